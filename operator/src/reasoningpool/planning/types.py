@@ -1,0 +1,139 @@
+"""What planning sees and what it answers: values only, so that a plan can be printed, compared and tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectKey:
+    """Identity of one Kubernetes object."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> ObjectKey:
+        """The key of a manifest or of an object read from the API."""
+        meta = manifest["metadata"]
+        return cls(manifest["apiVersion"], manifest["kind"], meta.get("namespace", ""), meta["name"])
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLog:
+    """The end of a container's log, read because planning asked for it in `Plan.logs_wanted`."""
+
+    container: str
+    previous: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyFailure:
+    """A permanent error of applying one child in the last cycle, told to planning so that status can say it."""
+
+    key: ObjectKey
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The world as last read: the pool, the children that carry its label, their pods and events.
+
+    `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods,
+    `claims` the PersistentVolumeClaims the pool's tiers mount. `logs` maps pod uid to log ends asked for
+    before. `failures` are permanent apply errors of the previous cycle of this generation.
+    """
+
+    pool: Manifest
+    children: tuple[Manifest, ...] = ()
+    pods: tuple[Manifest, ...] = ()
+    logs: Mapping[str, PodLog] = field(default_factory=dict)
+    failures: tuple[ApplyFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply:
+    """One server-side apply with the main field manager.
+
+    `replicas` (StatefulSets only) is applied by the scale field manager; None leaves the number to whoever
+    owns it. `orphan_on_immutable` lets the executor delete the object with orphaned pods and apply it anew
+    when the API server refuses a change of an immutable field.
+    """
+
+    manifest: Manifest
+    replicas: int | None = None
+    orphan_on_immutable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """Delete this object, if it still is the one that was seen."""
+
+    key: ObjectKey
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWanted:
+    """A container whose log end would explain why its pod fails."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    previous: bool
+
+
+class EventType(StrEnum):
+    """Kubernetes' two event types."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventNote:
+    """A Kubernetes event for what a user must notice; sent once per (reason, message), not per cycle."""
+
+    type: EventType
+    reason: str
+    message: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do, in this order: applies, prunes, pod deletions, status, events, then sleep.
+
+    `status` is the whole status to apply, or None to leave it alone. `requeue_after_seconds` is None when
+    only events and the resync wake the pool. `suspended` plans carry nothing but status.
+    """
+
+    applies: tuple[Apply, ...] = ()
+    prunes: tuple[Prune, ...] = ()
+    pod_deletions: tuple[Prune, ...] = ()
+    logs_wanted: tuple[LogWanted, ...] = ()
+    status: Manifest | None = None
+    events: tuple[EventNote, ...] = ()
+    requeue_after_seconds: float | None = None
+
+
+# Kinds of children the planner prunes and the adapters watch, in the order they are applied.
+OWNED_KINDS: tuple[tuple[str, str, str], ...] = (
+    # apiVersion, kind, plural
+    ("v1", "ServiceAccount", "serviceaccounts"),
+    ("v1", "Service", "services"),
+    ("apps/v1", "StatefulSet", "statefulsets"),
+    ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+)
