@@ -1,0 +1,164 @@
+"""Starting, finding and ending the processes of a cluster.
+
+Every process carries the cluster's identity and its component's name in its environment, so `down` finds also
+those that a killed starter had no time to write down. A recorded process is known by number and start time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+
+from cluster.errors import ClusterError
+from cluster.state import Component, Place, ProcessId, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+IDENTITY = "REASONINGPOOL_CLUSTER"
+COMPONENT = "REASONINGPOOL_COMPONENT"
+HOLDER = "node-holder"  # the component whose namespaces the others join
+TAIL_LINES = 25
+TERMINATE_SECONDS = 10.0
+_SAME_START_SECONDS = 2.0  # psutil derives the start time from the clock, which may be adjusted
+_PASSED_ON = ("HOME", "LANG", "PATH", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+_children: list[subprocess.Popen[bytes]] = []  # of this Python process, to be reaped
+
+
+def start(state: State, component: Component) -> None:
+    """Start a component and write it down; the component itself is written down before it exists."""
+    state.components[component.name] = component
+    state.processes.pop(component.name, None)
+    state.save()
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment |= component.environment
+    environment |= {IDENTITY: state.identity, COMPONENT: component.name}
+    log = state.log(component.name)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603
+            [*_enter(state, component.place), *component.command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=state.folder,
+            env=environment,
+            start_new_session=True,
+        )
+    _children.append(process)
+    pid = _inner(process, state, component) if component.place is Place.NODE else process.pid
+    with contextlib.suppress(psutil.NoSuchProcess):  # a death at once is found by the caller's wait
+        state.processes[component.name] = ProcessId(pid, psutil.Process(pid).create_time())
+    state.save()
+
+
+def alive(process: ProcessId) -> bool:
+    """Whether this very process runs (a zombie does not)."""
+    reap()
+    try:
+        found = psutil.Process(process.pid)
+        same = abs(found.create_time() - process.started) < _SAME_START_SECONDS
+        return same and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def dead_components(state: State) -> list[str]:
+    """The components that were started and run no more."""
+    return [n for n in state.components if n not in state.processes or not alive(state.processes[n])]
+
+
+def check(state: State) -> None:
+    """Raise with the tail of its log when a component has died."""
+    if dead := dead_components(state):
+        msg = "\n".join(f"{name} has ended; the end of {state.log(name)}:\n{tail(state.log(name))}" for name in dead)
+        raise ClusterError(msg)
+
+
+def wait_for(state: State, what: str, condition: Callable[[], bool], seconds: float, interval: float = 0.1) -> None:
+    """Wait until `condition` holds; a dead component ends the wait with its log."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        check(state)
+        if time.monotonic() > deadline:
+            msg = f"{what}: not so after {seconds:.0f} s; the logs are in {state.folder / 'logs'}"
+            raise ClusterError(msg)
+        time.sleep(interval)
+
+
+def tail(log: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log file."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - lines * 400))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return "(no log was written)"
+    return "\n".join(line[:400] for line in text.splitlines()[-lines:])
+
+
+def marked(state: State) -> list[psutil.Process]:
+    """Every running process that carries the identity of this cluster, written down or not."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(IDENTITY) == state.identity:
+                found.append(process)
+    return found
+
+
+def end(processes: Iterable[psutil.Process], seconds: float = TERMINATE_SECONDS) -> None:
+    """SIGTERM, then SIGKILL for those that do not go in time."""
+    remaining = list(processes)
+    for process in remaining:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, remaining = psutil.wait_procs(remaining, timeout=seconds)
+    for process in remaining:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, remaining = psutil.wait_procs(remaining, timeout=seconds)
+    reap()
+    if remaining := [p for p in remaining if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
+        msg = f"processes {[p.pid for p in remaining]} do not end on SIGKILL"
+        raise ClusterError(msg)
+
+
+def of_component(state: State, name: str) -> psutil.Process:
+    """The running process of a component."""
+    recorded = state.processes.get(name)
+    if recorded is None or not alive(recorded):
+        msg = f"{name} does not run in cluster {state.name}; it has: {', '.join(sorted(state.components))}"
+        raise ClusterError(msg)
+    return psutil.Process(recorded.pid)
+
+
+def reap() -> None:
+    """Collect the exit codes of children of this Python process."""
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _enter(state: State, place: Place) -> list[str]:
+    if place is Place.HOST:
+        return []
+    holder = of_component(state, HOLDER).pid
+    namespaces = ["--net"] if place is Place.NETWORK else ["--net", "--mount", "--pid", "--wd=/"]
+    return ["nsenter", f"--target={holder}", *namespaces, "--"]
+
+
+def _inner(process: subprocess.Popen[bytes], state: State, component: Component) -> int:
+    """The process inside the new process namespace: the only child of `nsenter` or `unshare`, which only waits."""
+    deadline = time.monotonic() + TERMINATE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if children := psutil.Process(process.pid).children():
+            return children[0].pid
+        time.sleep(0.01)
+    msg = f"{component.name} did not start; the end of {state.log(component.name)}:\n{tail(state.log(component.name))}"
+    raise ClusterError(msg)

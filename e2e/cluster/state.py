@@ -1,0 +1,151 @@
+"""What is known about one cluster, written to its folder before anything is made that would have to be removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.paths import clusters_root, write_atomically
+
+STATE_FILE = "cluster.json"
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
+
+
+class Profile(StrEnum):
+    """What a cluster consists of."""
+
+    CONTROLPLANE = "controlplane"
+    FAKE_NODES = "fake-nodes"
+    NODE = "node"
+
+
+class Place(StrEnum):
+    """Where a component runs."""
+
+    HOST = "host"
+    NETWORK = "network"  # in the cluster's network namespace only
+    NODE = "node"  # in the network, mount and process namespaces of the node
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process of the cluster: enough to start it again from any process."""
+
+    name: str
+    command: list[str]
+    place: Place = Place.HOST
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process, told apart from a later one with the same number by its start time."""
+
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The addresses of a cluster with a node; all of them inside one block of its own."""
+
+    block: str
+    host: str
+    node: str
+    pods: str
+    services: str
+    dns: str
+    host_interface: str
+
+
+@dataclass(slots=True)
+class State:
+    """The state file. `identity` marks every process of this cluster in its environment."""
+
+    name: str
+    profile: Profile
+    identity: str = field(default_factory=lambda: secrets.token_hex(12))
+    ready: bool = False
+    fake_nodes: int = 0
+    ports: dict[str, int] = field(default_factory=dict)
+    network: Network | None = None
+    components: dict[str, Component] = field(default_factory=dict)
+    processes: dict[str, ProcessId] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the cluster."""
+        return cluster_folder(self.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.folder / "kubeconfig"
+
+    def log(self, component: str) -> Path:
+        """The log file of a component."""
+        return self.folder / "logs" / f"{component}.log"
+
+    def pki(self, file: str) -> str:
+        """The path of a certificate, key or token."""
+        return str(self.folder / "pki" / file)
+
+    @property
+    def api_address(self) -> str:
+        """The address that the API server listens on."""
+        return self.network.node if self.network else "127.0.0.1"
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://{self.api_address}:{self.ports['kube-apiserver']}"
+
+    def save(self) -> None:
+        """Write the state file."""
+        write_atomically(self.folder / STATE_FILE, json.dumps(asdict(self), indent=2))
+
+    def remove(self) -> None:
+        """Forget the cluster: its folder goes, the state file last, so that an interrupted removal can go on."""
+        for path in self.folder.iterdir() if self.folder.exists() else ():
+            if path.name == STATE_FILE:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cluster_folder(name: str) -> Path:
+    """The folder of the cluster `name`; names are checked, since `down` removes this folder."""
+    if not NAME.fullmatch(name):
+        msg = f"cluster name {name!r}: use at most 30 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+        raise ClusterError(msg)
+    return clusters_root() / name
+
+
+def load(name: str) -> State | None:
+    """The state of the cluster `name`, or None where there is none."""
+    try:
+        raw: dict[str, Any] = json.loads((cluster_folder(name) / STATE_FILE).read_text())
+    except FileNotFoundError:
+        return None
+    raw["profile"] = Profile(raw["profile"])
+    raw["network"] = Network(**raw["network"]) if raw["network"] else None
+    raw["components"] = {n: Component(**(c | {"place": Place(c["place"])})) for n, c in raw["components"].items()}
+    raw["processes"] = {n: ProcessId(**p) for n, p in raw["processes"].items()}
+    return State(**raw)
+
+
+def all_states() -> list[State]:
+    """Every cluster of this cache, by name."""
+    root = clusters_root()
+    names = sorted(p.parent.name for p in root.glob(f"*/{STATE_FILE}")) if root.exists() else []
+    return [state for name in names if (state := load(name))]
