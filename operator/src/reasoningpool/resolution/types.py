@@ -1,0 +1,144 @@
+"""A pool with everything decided: overrides merged, catalogs looked up, defaults applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.pod_overrides import PodOverrides, Toleration
+from reasoningpool.api.spec import (
+    ChatTemplate,
+    KVOffloadSpec,
+    ModelCache,
+    ModelSource,
+    PullPolicy,
+    Quantization,
+    SecretKeyRef,
+    SpeculativeSpec,
+    Workload,
+)
+from reasoningpool.sizing.types import AcceleratorFacts, KVCacheDType, SizingInput
+
+EngineVersion = tuple[int, int, int]
+
+
+class Severity(StrEnum):
+    """An error stops the pool from changing; a warning is shown and obeyed."""
+
+    ERROR = "Error"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something wrong or doubtful in a spec: where, what, and what to write instead."""
+
+    severity: Severity
+    path: str  # such as spec.tiers[chat].engine.extraArgs[2]
+    message: str
+    reason: Reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveModel:
+    """The model a tier serves; parsers are None where no flag is rendered."""
+
+    id: str
+    revision: str | None
+    served_name: str
+    source: ModelSource | None
+    cache: ModelCache | None
+    quantization: Quantization | None
+    reasoning_parser: str | None
+    tool_call_parser: str | None
+    # Chat-template keyword that switches thinking off, such as enable_thinking; None if there is none.
+    thinking_switch: str | None
+    thinking_budget_enforceable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveAccelerator:
+    """The devices of one replica and where they are found.
+
+    `node_labels` maps a node label to the values that are acceptable: one value is rendered as a node
+    selector, several as a required node affinity. `resource_name` is None on CPU.
+    """
+
+    facts: AcceleratorFacts
+    per_replica: int
+    resource_name: str | None
+    node_labels: Mapping[str, tuple[str, ...]]
+    tolerations: tuple[Toleration, ...]
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the engine runs without a device."""
+        return self.resource_name is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveEngine:
+    """The vLLM server of a tier; `version` is None where neither the field nor the image tag tells it."""
+
+    image: str
+    image_pull_policy: PullPolicy
+    image_pull_secrets: tuple[str, ...]
+    version: EngineVersion | None
+    kv_cache_dtype: KVCacheDType
+    kv_cache_memory_bytes: int | None
+    memory_utilization_percent: int
+    enforce_eager: bool
+    prefix_caching: bool
+    trust_remote_code: bool
+    chat_template: ChatTemplate | None
+    api_key_secret_ref: SecretKeyRef | None
+    startup_timeout_seconds: int | None
+    extra_args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveTier:
+    """One tier ready to be sized and rendered.
+
+    `replicas` is the fixed number to apply, None where somebody else owns it. `overrides` are the typed
+    pod overrides.
+    """
+
+    name: str
+    workload: Workload
+    model: EffectiveModel
+    accelerator: EffectiveAccelerator
+    engine: EffectiveEngine
+    speculative: SpeculativeSpec | None
+    kv_offload: KVOffloadSpec | None
+    block_size: int | None
+    replicas: int | None
+    max_unavailable: int
+    overrides: PodOverrides | None
+    sizing_input: SizingInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectivePool:
+    """A pool whose tiers can be planned. `findings` with an error means that `tiers` must not be used."""
+
+    name: str
+    namespace: str
+    uid: str
+    tiers: tuple[EffectiveTier, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What keeps the spec from being accepted."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What the user should know."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.WARNING)
