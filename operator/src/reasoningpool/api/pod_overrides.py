@@ -8,12 +8,12 @@ key, everything else replaces.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
+from reasoningpool.api.base import ApiModel, Rule, at_most_one, exactly_one, unique
 from reasoningpool.api.scalars import (
-    ApiModel,
     EnvName,
     Flag,
     ImageReference,
@@ -25,8 +25,8 @@ from reasoningpool.api.scalars import (
     RelativePath,
     ResourceName,
     SecretKey,
-    ShortText,
     Size,
+    exact_quantity,
 )
 
 AnnotationValue = Annotated[str, Field(max_length=4096)]
@@ -84,16 +84,7 @@ class FieldRef(ApiModel):
 class EnvSource(ApiModel):
     """Where an environment variable comes from; exactly one."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": "[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size() == 1",
-                    "message": "set exactly one of secretKeyRef, configMapKeyRef and fieldRef",
-                }
-            ]
-        }
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("secret_key_ref", "config_map_key_ref", "field_ref"),)
 
     secret_key_ref: ObjectKeyRef | None = None
     config_map_key_ref: ObjectKeyRef | None = None
@@ -103,13 +94,7 @@ class EnvSource(ApiModel):
 class EnvVar(ApiModel):
     """An environment variable. Put secrets into valueFrom, never into value."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {"rule": "!(has(self.value) && has(self.valueFrom))", "message": "set at most one of value and valueFrom"}
-            ]
-        }
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (at_most_one("value", "value_from"),)
 
     name: EnvName
     value: Annotated[str, Field(max_length=4096)] | None = None
@@ -134,16 +119,17 @@ class EnvFromSource(ApiModel):
 class ResourceRequirements(ApiModel):
     """Requests and limits; accelerators are set by the operator."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": "!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) ||"
-                    " quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",
-                    "message": "a request must not exceed its limit",
-                }
-            ]
-        }
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) ||"
+            " quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",
+            holds=lambda self: all(
+                exact_quantity(amount) <= exact_quantity((self.limits or {}).get(name, amount))
+                for name, amount in (self.requests or {}).items()
+            ),
+            message="a request must not exceed its limit",
+            field=".requests",
+        ),
     )
 
     requests: Annotated[dict[ResourceName, Quantity], Field(max_length=16)] | None = None
@@ -206,17 +192,7 @@ class SecretVolume(ApiModel):
 class Volume(ApiModel):
     """A volume; host paths are not possible."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": "[has(self.emptyDir), has(self.persistentVolumeClaim), has(self.configMap), has(self.secret)]"
-                    ".filter(x, x).size() == 1",
-                    "message": "set exactly one of emptyDir, persistentVolumeClaim, configMap and secret",
-                }
-            ]
-        }
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("empty_dir", "persistent_volume_claim", "config_map", "secret"),)
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     empty_dir: EmptyDirVolume | None = None
@@ -285,6 +261,8 @@ class ContainerPort(ApiModel):
 
 class ContainerOverride(ApiModel):
     """A container: `engine` is merged into the vLLM container, any other name is added as a sidecar."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (unique("env", "name"), unique("volume_mounts", "mount_path"))
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     image: ImageReference | None = None
@@ -406,6 +384,12 @@ class TopologySpreadConstraint(ApiModel):
 
 class PodOverrides(ApiModel):
     """Changes to the rendered pod, merged by name."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        unique("volumes", "name"),
+        unique("init_containers", "name"),
+        unique("containers", "name"),
+    )
 
     labels: Labels | None = None
     """Labels added to the pods."""

@@ -7,10 +7,10 @@ without look-around, since the API server evaluates them too.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]{1,3})?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
@@ -30,30 +30,17 @@ _SUFFIX: Final = {
 }
 
 
-# Kubernetes API conventions write acronyms in one case.
-_ACRONYMS: Final = {"kv": "KV", "json": "JSON", "dtype": "DType", "gpu": "GPU"}
+def exact_quantity(value: str | int) -> Decimal:
+    """A Kubernetes quantity as an exact number.
 
-
-def field_name(name: str) -> str:
-    """A Python attribute's name on the wire.
-
-    >>> field_name("kv_cache_dtype"), field_name("weight_bytes_per_gpu"), field_name("config_json")
-    ('kvCacheDType', 'weightBytesPerGPU', 'configJSON')
+    Raises:
+        ValueError: the text is no quantity.
     """
-    head, *rest = name.split("_")
-    return head + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
-
-
-class ApiModel(BaseModel):
-    """Base of every part of the resource: camelCase on the wire, frozen, unknown fields refused."""
-
-    model_config = ConfigDict(
-        alias_generator=field_name,
-        populate_by_name=True,
-        frozen=True,
-        extra="forbid",
-        use_attribute_docstrings=True,
-    )
+    match = _QUANTITY.match(str(value))
+    if match is None:
+        msg = f"{value!r} is not a Kubernetes quantity such as 512Mi, 64Gi or 4"
+        raise ValueError(msg)
+    return Decimal(match[1]) * _SUFFIX[match[2] or ""]
 
 
 def parse_quantity(value: str | int) -> int:
@@ -65,15 +52,7 @@ def parse_quantity(value: str | int) -> int:
     Raises:
         ValueError: the text is no quantity.
     """
-    match = _QUANTITY.match(str(value))
-    if match is None:
-        msg = f"{value!r} is not a Kubernetes quantity such as 512Mi, 64Gi or 4"
-        raise ValueError(msg)
-    try:
-        exact = Decimal(match[1]) * _SUFFIX[match[2] or ""]
-    except InvalidOperation as error:  # pragma: no cover - the pattern admits numbers only
-        raise ValueError(str(error)) from error
-    return int(exact.to_integral_value(rounding="ROUND_CEILING"))
+    return int(exact_quantity(value).to_integral_value(rounding="ROUND_CEILING"))
 
 
 def _check_quantity(value: Any) -> str | int:

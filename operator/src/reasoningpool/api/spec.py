@@ -7,13 +7,13 @@ shown in `status.tiers[].effective`, and so a GitOps tool never sees a differenc
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
+from reasoningpool.api.base import ApiModel, Rule, at_most_one, exactly_one, unique
 from reasoningpool.api.pod_overrides import PodOverrides, Toleration
 from reasoningpool.api.scalars import (
-    ApiModel,
     DnsLabel,
     EngineVersion,
     Flag,
@@ -39,17 +39,6 @@ from reasoningpool.api.scalars import (
     Tokens,
 )
 from reasoningpool.sizing.types import ConcurrencyPolicy, KVCacheDType
-
-
-def _rules(*rules: tuple[str, str] | tuple[str, str, str]) -> ConfigDict:
-    """CEL rules of a class: (expression, message[, field the message belongs to])."""
-    validations: list[dict[str, str]] = []
-    for rule in rules:
-        entry = {"rule": rule[0], "message": rule[1]}
-        if len(rule) == 3:
-            entry["fieldPath"] = rule[2]
-        validations.append(entry)
-    return ConfigDict(json_schema_extra={"x-kubernetes-validations": validations})  # type: ignore[dict-item]
 
 
 def _list_map(*, minimum: int = 0, maximum: int, key: str = "name") -> Any:
@@ -108,12 +97,7 @@ class ImageSource(ApiModel):
 class ModelSource(ApiModel):
     """Where the weights come from; exactly one."""
 
-    model_config = _rules(
-        (
-            "[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.image)].filter(x, x).size() == 1",
-            "set exactly one of huggingFace, persistentVolumeClaim and image",
-        ),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("hugging_face", "persistent_volume_claim", "image"),)
 
     hugging_face: HuggingFaceSource | None = None
     """The Hugging Face hub (the default)."""
@@ -153,12 +137,7 @@ class ClaimTemplate(ApiModel):
 class ModelCache(ApiModel):
     """Where downloaded weights and compiled kernels are kept; exactly one. Default: the node's disk, lost with the pod."""
 
-    model_config = _rules(
-        (
-            "has(self.claimName) != has(self.claimTemplate)",
-            "set exactly one of claimName (shared by all replicas) and claimTemplate (one claim per replica)",
-        ),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("claim_name", "claim_template"),)
 
     claim_name: ObjectName | None = None
     """An existing claim shared by all replicas; it must be ReadWriteMany when there is more than one."""
@@ -205,9 +184,7 @@ class CustomAccelerator(ApiModel):
 class AcceleratorSpec(ApiModel):
     """The accelerators of one replica."""
 
-    model_config = _rules(
-        ("has(self.product) != has(self.custom)", "set exactly one of product and custom"),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("product", "custom"),)
 
     product: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")] | None = None
     """Catalog name, such as H100-SXM-80GB, L4-24GB or CPU."""
@@ -231,7 +208,7 @@ class ConfigMapKeyRef(ApiModel):
 class ChatTemplate(ApiModel):
     """A chat template that replaces the model's own; exactly one."""
 
-    model_config = _rules(("has(self.inline) != has(self.configMapRef)", "set exactly one of inline and configMapRef"))
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("inline", "config_map_ref"),)
 
     inline: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
     """Jinja text, up to 64 Ki characters."""
@@ -301,7 +278,13 @@ class EffortSpec(ApiModel):
 class Quantiles(ApiModel):
     """Observed percentiles of a token count."""
 
-    model_config = _rules(("self.p50 <= self.p90 && self.p90 <= self.p99", "must have p50 <= p90 <= p99"))
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.p50 <= self.p90 && self.p90 <= self.p99",
+            holds=lambda self: self.p50 <= self.p90 <= self.p99,
+            message="must have p50 <= p90 <= p99",
+        ),
+    )
 
     p50: PositiveTokens
     """Median."""
@@ -334,8 +317,13 @@ class ConcurrencySpec(ApiModel):
 class ScalingSpec(ApiModel):
     """Bounds and targets of the operator's own autoscaler."""
 
-    model_config = _rules(
-        ("self.minReplicas <= self.maxReplicas", "minReplicas must not exceed maxReplicas", ".minReplicas"),
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            holds=lambda self: self.min_replicas <= self.max_replicas,
+            message="minReplicas must not exceed maxReplicas",
+            field=".minReplicas",
+        ),
     )
 
     min_replicas: Replicas
@@ -371,10 +359,14 @@ class SpeculativeMethod(StrEnum):
 class SpeculativeSpec(ApiModel):
     """Speculative decoding."""
 
-    model_config = _rules(
-        (
-            "has(self.model) == (self.method in ['EAGLE3', 'DraftModel'])",
-            "model is required for EAGLE3 and DraftModel and must be absent for MTP and NGram",
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.model) == (self.method in ['EAGLE3', 'DraftModel'])",
+            holds=lambda self: (
+                (self.model is not None) == (self.method in {SpeculativeMethod.EAGLE3, SpeculativeMethod.DRAFT_MODEL})
+            ),
+            message="model is required for EAGLE3 and DraftModel and must be absent for MTP and NGram",
+            field=".method",
         ),
     )
 
@@ -400,31 +392,43 @@ class RolloutSpec(ApiModel):
     """Replicas that may be missing at once. Default: 1."""
 
 
+def _shares_are_whole(shares: list[int | None]) -> bool:
+    given = [share for share in shares if share is not None]
+    return not given or (len(given) == len(shares) and sum(given) == 100)
+
+
 class TierSpec(ApiModel):
     """A group of equal replicas with its own budgets."""
 
-    model_config = _rules(
-        ("!(has(self.replicas) && has(self.scaling))", "set at most one of replicas and scaling", ".replicas"),
-        (
-            "self.workload != 'Chat' || self.efforts.all(e, e.thinkingTokens == 0)",
-            "a Chat tier has thinking switched off: set thinkingTokens to 0, or use workload Reasoning",
-            ".efforts",
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        unique("efforts", "name"),
+        unique("token_distribution", "effort"),
+        at_most_one("replicas", "scaling"),
+        Rule(
+            cel="self.workload != 'Chat' || self.efforts.all(e, e.thinkingTokens == 0)",
+            holds=lambda self: self.workload != Workload.CHAT or all(e.thinking_tokens == 0 for e in self.efforts),
+            message="a Chat tier has thinking switched off: set thinkingTokens to 0, or use workload Reasoning",
+            field=".efforts",
         ),
-        (
-            "self.efforts.all(e, !has(e.sharePercent)) || (self.efforts.all(e, has(e.sharePercent))"
+        Rule(
+            cel="self.efforts.all(e, !has(e.sharePercent)) || (self.efforts.all(e, has(e.sharePercent))"
             " && self.efforts.map(e, e.sharePercent).sum() == 100)",
-            "set sharePercent on all efforts so that they sum to 100, or on none",
-            ".efforts",
+            holds=lambda self: _shares_are_whole([e.share_percent for e in self.efforts]),
+            message="set sharePercent on all efforts so that they sum to 100, or on none",
+            field=".efforts",
         ),
-        (
-            "!has(self.tokenDistribution) || self.tokenDistribution.all(d, self.efforts.exists(e, e.name == d.effort))",
-            "every entry must name one of the tier's efforts",
-            ".tokenDistribution",
+        Rule(
+            cel="!has(self.tokenDistribution) ||"
+            " self.tokenDistribution.all(d, self.efforts.exists(e, e.name == d.effort))",
+            holds=lambda self: {d.effort for d in self.token_distribution or ()} <= {e.name for e in self.efforts},
+            message="every entry must name one of the tier's efforts",
+            field=".tokenDistribution",
         ),
-        (
-            "!has(self.sharedPrefixTokens) || self.sharedPrefixTokens <= self.promptTokens",
-            "sharedPrefixTokens is a part of promptTokens and must not exceed it",
-            ".sharedPrefixTokens",
+        Rule(
+            cel="!has(self.sharedPrefixTokens) || self.sharedPrefixTokens <= self.promptTokens",
+            holds=lambda self: (self.shared_prefix_tokens or 0) <= self.prompt_tokens,
+            message="sharedPrefixTokens is a part of promptTokens and must not exceed it",
+            field=".sharedPrefixTokens",
         ),
     )
 
@@ -501,11 +505,12 @@ class FailureMode(StrEnum):
 class GatewaySpec(ApiModel):
     """Routing to the tiers."""
 
-    model_config = _rules(
-        (
-            "(self.mode == 'InferenceGateway') == (has(self.parentRefs) && size(self.parentRefs) > 0)",
-            "parentRefs are required for mode InferenceGateway and must be absent for the other modes",
-            ".parentRefs",
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="(self.mode == 'InferenceGateway') == (has(self.parentRefs) && size(self.parentRefs) > 0)",
+            holds=lambda self: (self.mode == GatewayMode.INFERENCE_GATEWAY) == bool(self.parent_refs),
+            message="parentRefs are required for mode InferenceGateway and must be absent for the other modes",
+            field=".parentRefs",
         ),
     )
 
@@ -528,6 +533,8 @@ class MonitoringSpec(ApiModel):
 
 class ReasoningPoolSpec(ApiModel):
     """A model, its accelerators and one or more tiers that serve it."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (unique("tiers", "name"),)
 
     model: ModelSpec
     """The model all tiers serve unless they name their own."""

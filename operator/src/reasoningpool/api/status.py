@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reasoningpool.api.scalars import ApiModel
+from reasoningpool.api.base import ApiModel
 
 Text = Annotated[str, Field(max_length=1024)]
 LongText = Annotated[str, Field(max_length=4096)]

@@ -1,0 +1,134 @@
+"""The ReasoningPool as a whole, and the one place where a raw object becomes a typed one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from reasoningpool.api.names import API_VERSION, KIND, MAX_NAME_LENGTH
+from reasoningpool.api.spec import ReasoningPoolSpec
+
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an object: where and what."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class SpecError(ValueError):
+    """The object is no valid ReasoningPool; `problems` says all that is wrong with it."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningPool:
+    """A parsed pool."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    spec: ReasoningPoolSpec
+
+
+def parse_pool(body: Mapping[str, Any]) -> ReasoningPool:
+    """A raw object, from a file or from the API, as a typed one.
+
+    Raises:
+        SpecError: with every problem found, each with the path of its field.
+    """
+    problems = _identity_problems(body)
+    try:
+        spec = ReasoningPoolSpec.model_validate(body.get("spec"))
+    except ValidationError as error:
+        raise SpecError((*problems, *_problems(error))) from None
+    metadata = body.get("metadata") if isinstance(body.get("metadata"), Mapping) else {}
+    name = str((metadata or {}).get("name", ""))
+    problems += tuple(
+        Problem(
+            f"spec.tiers[{index}].name",
+            f"pool name and tier name together must be shorter than {MAX_NAME_LENGTH} characters",
+        )
+        for index, tier in enumerate(spec.tiers)
+        if len(name) + len(tier.name) >= MAX_NAME_LENGTH
+    )
+    if problems:
+        raise SpecError(problems)
+    assert metadata is not None
+    return ReasoningPool(
+        name=name,
+        namespace=str(metadata.get("namespace") or "default"),
+        uid=str(metadata.get("uid", "")),
+        generation=int(metadata.get("generation", 1)),
+        spec=spec,
+    )
+
+
+def _identity_problems(body: Mapping[str, Any]) -> tuple[Problem, ...]:
+    problems: list[Problem] = []
+    if body.get("apiVersion") != API_VERSION:
+        problems.append(Problem("apiVersion", f"must be {API_VERSION}, not {body.get('apiVersion')!r}"))
+    if body.get("kind") != KIND:
+        problems.append(Problem("kind", f"must be {KIND}, not {body.get('kind')!r}"))
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        problems.append(
+            Problem(
+                "metadata.name",
+                "must be set to lower-case letters, digits and '-', starting with a letter,"
+                f" since it becomes part of Service names; not {name!r}",
+            )
+        )
+    return tuple(problems)
+
+
+def _problems(error: ValidationError) -> tuple[Problem, ...]:
+    found: list[Problem] = []
+    for entry in error.errors(include_url=False):
+        field = str((entry.get("ctx") or {}).get("field", "")) if entry["type"] == "rule" else ""
+        found.append(Problem(_path(entry["loc"]) + field, _message(entry)))
+    return tuple(dict.fromkeys(found))
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = "spec"
+    for part in location:
+        # pydantic names the branch of a union it tried; only fields and indexes are the user's words.
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", part):
+            path += f".{part}"
+    return path
+
+
+def _message(entry: Any) -> str:
+    shown = repr(entry.get("input"))
+    value = shown if len(shown) <= 60 else shown[:57] + "..."
+    match entry["type"]:
+        case "rule":
+            return str(entry["msg"])
+        case "extra_forbidden":
+            return "unknown field"
+        case "missing":
+            return "required field is missing"
+        case "value_error":
+            return f"{str(entry['msg']).removeprefix('Value error, ')}, not {value}"
+        case "none_required":
+            return "must not be empty"
+        case _:
+            return f"{entry['msg']}, not {value}"
