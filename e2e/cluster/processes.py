@@ -53,10 +53,16 @@ def start(state: State, component: Component) -> None:
             start_new_session=True,
         )
     _children.append(process)
-    pid = _inner(process, state, component) if component.place is Place.NODE else process.pid
+    forks = component.forks or component.place is Place.NODE  # nsenter forks into a process namespace
+    pid = _inner(process, state, component) if forks else process.pid
     with contextlib.suppress(psutil.NoSuchProcess):  # a death at once is found by the caller's wait
         state.processes[component.name] = ProcessId(pid, psutil.Process(pid).create_time())
     state.save()
+
+
+def this_process() -> ProcessId:
+    """The running Python process."""
+    return ProcessId(os.getpid(), psutil.Process().create_time())
 
 
 def alive(process: ProcessId) -> bool:
@@ -115,16 +121,17 @@ def marked(state: State) -> list[psutil.Process]:
 
 
 def end(processes: Iterable[psutil.Process], seconds: float = TERMINATE_SECONDS) -> None:
-    """SIGTERM, then SIGKILL for those that do not go in time."""
+    """SIGTERM and, for those that do not go within `seconds`, SIGKILL; with 0, SIGKILL at once."""
     remaining = list(processes)
-    for process in remaining:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, remaining = psutil.wait_procs(remaining, timeout=seconds)
+    if seconds:
+        for process in remaining:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        _, remaining = psutil.wait_procs(remaining, timeout=seconds)
     for process in remaining:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    _, remaining = psutil.wait_procs(remaining, timeout=seconds)
+    _, remaining = psutil.wait_procs(remaining, timeout=TERMINATE_SECONDS)
     reap()
     if remaining := [p for p in remaining if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
         msg = f"processes {[p.pid for p in remaining]} do not end on SIGKILL"

@@ -6,13 +6,15 @@ import json
 import re
 import secrets
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cluster.errors import ClusterError
 from cluster.paths import clusters_root, write_atomically
+
+T = TypeVar("T")
 
 STATE_FILE = "cluster.json"
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
@@ -42,6 +44,8 @@ class Component:
     command: list[str]
     place: Place = Place.HOST
     environment: dict[str, str] = field(default_factory=dict)
+    forks: bool = False
+    """The command only waits for its only child, which is the component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,6 @@ class Network:
     node: str
     pods: str
     services: str
-    dns: str
     host_interface: str
 
 
@@ -73,7 +76,8 @@ class State:
     profile: Profile
     identity: str = field(default_factory=lambda: secrets.token_hex(12))
     ready: bool = False
-    fake_nodes: int = 0
+    owner: ProcessId | None = None
+    """The process without which the cluster has no reason to be: a test session."""
     ports: dict[str, int] = field(default_factory=dict)
     network: Network | None = None
     components: dict[str, Component] = field(default_factory=dict)
@@ -132,16 +136,26 @@ def cluster_folder(name: str) -> Path:
 
 
 def load(name: str) -> State | None:
-    """The state of the cluster `name`, or None where there is none."""
+    """The state of the cluster `name`, or None where there is none; also one that another version has written."""
     try:
         raw: dict[str, Any] = json.loads((cluster_folder(name) / STATE_FILE).read_text())
     except FileNotFoundError:
         return None
     raw["profile"] = Profile(raw["profile"])
-    raw["network"] = Network(**raw["network"]) if raw["network"] else None
-    raw["components"] = {n: Component(**(c | {"place": Place(c["place"])})) for n, c in raw["components"].items()}
-    raw["processes"] = {n: ProcessId(**p) for n, p in raw["processes"].items()}
-    return State(**raw)
+    raw["owner"] = _known(ProcessId, raw.get("owner"))
+    raw["network"] = _known(Network, raw.get("network"))
+    components = raw.get("components", {}).items()
+    raw["components"] = {n: _known(Component, c | {"place": Place(c["place"])}) for n, c in components}
+    raw["processes"] = {n: _known(ProcessId, p) for n, p in raw.get("processes", {}).items()}
+    return _known(State, raw)
+
+
+def _known(kind: type[T], values: dict[str, Any] | None) -> T | None:
+    """Build `kind` from the values that it has fields for."""
+    if values is None:
+        return None
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in names})
 
 
 def all_states() -> list[State]:
