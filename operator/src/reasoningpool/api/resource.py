@@ -99,10 +99,17 @@ def _identity_problems(body: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 def _problems(error: ValidationError) -> tuple[Problem, ...]:
     found: list[Problem] = []
-    for entry in error.errors(include_url=False):
+    entries = error.errors(include_url=False)
+    for entry in entries:
+        if entry["type"] == "too_short" and any(_is_below(other["loc"], entry["loc"]) for other in entries):
+            continue  # an entry that failed is not counted, which is no second fault
         field = str((entry.get("ctx") or {}).get("field", "")) if entry["type"] == "rule" else ""
         found.append(Problem(_path(entry["loc"]) + field, _message(entry)))
     return tuple(dict.fromkeys(found))
+
+
+def _is_below(location: tuple[int | str, ...], above: tuple[int | str, ...]) -> bool:
+    return len(location) > len(above) and location[: len(above)] == above
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -130,5 +137,23 @@ def _message(entry: Any) -> str:
             return f"{str(entry['msg']).removeprefix('Value error, ')}, not {value}"
         case "none_required":
             return "must not be empty"
+        case "too_short":
+            return f"must have at least {entry['ctx']['min_length']} entries"
+        case "too_long":
+            return f"must have at most {entry['ctx']['max_length']} entries"
+        case "int_type":
+            return f"must be a whole number, not {value}"
+        case "string_type":
+            return f"must be text in quotes, not {value}"
+        case "bool_type":
+            return f"must be true or false, not {value}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return f"must be an object with fields, not {value}"
+        case "tuple_type":
+            return f"must be a list, not {value}"
+        case "enum":
+            return f"must be one of {entry['ctx']['expected']}, not {value}"
+        case "string_pattern_mismatch":
+            return f"must match {entry['ctx']['pattern']}, not {value}"
         case _:
             return f"{entry['msg']}, not {value}"

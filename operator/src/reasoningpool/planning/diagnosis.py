@@ -1,0 +1,184 @@
+"""Why a pod is not ready, in words that tell what to do.
+
+The engine's own last words come from the container's termination message (its log's end, by
+`terminationMessagePolicy: FallbackToLogsOnError`) or from a log end that planning asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reasoningpool.api import names
+from reasoningpool.api.conditions import Reason
+from reasoningpool.planning.live import LivePod
+from reasoningpool.planning.types import PodLog
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A reason from the closed list and a message; `words` is False where the engine's own words are missing."""
+
+    reason: Reason
+    message: str
+    words: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    pattern: re.Pattern[str]
+    reason: Reason
+    advice: str
+
+
+def _saying(pattern: str, reason: Reason, advice: str) -> _Saying:
+    return _Saying(re.compile(pattern, re.IGNORECASE), reason, advice)
+
+
+# What vLLM, transformers and the hub client say, most specific first. The patterns were seen in vLLM 0.32
+# or in the public reports that the comments name.
+_SAYINGS: Final = (
+    _saying(
+        r"No available memory for the cache blocks|larger than the (available KV cache memory|maximum number of tokens"
+        r" that can be stored in KV cache)|KV cache (memory )?is needed",  # S01, S14
+        Reason.KV_CACHE_TOO_SMALL,
+        "lower the budgets, use kvCacheDType FP8, or raise engine.kvCacheMemory or accelerator.perReplica",
+    ),
+    _saying(
+        r"exceeds available Mamba cache blocks",  # S05
+        Reason.KV_CACHE_TOO_SMALL,
+        "set the tier's maxNumSeqs to at most the number of blocks named",
+    ),
+    _saying(
+        r"out of memory|OutOfMemoryError|less than desired GPU memory utilization",  # S04, S13
+        Reason.OUT_OF_MEMORY,
+        "lower engine.memoryUtilizationPercent or maxNumSeqs, or make sure nothing else uses the device",
+    ),
+    _saying(
+        r"gated repo|Access to model .* is restricted|awaiting a review|401 Client Error|403 Client Error|Invalid user token",
+        Reason.MODEL_ACCESS_DENIED,
+        "accept the model's licence and set model.source.huggingFace.tokenSecretRef to a token that may read it",
+    ),
+    _saying(
+        r"Repository Not Found|is not a valid model identifier|is not a local folder|404 Client Error|RevisionNotFound"
+        r"|Invalid repository ID|Can't load the configuration|does not appear to have a file named|LocalEntryNotFoundError"
+        r"|couldn't connect to",
+        Reason.MODEL_NOT_FOUND,
+        "check model.id, model.revision and model.source, and that the pod can reach the hub",
+    ),
+    _saying(
+        r"fp8e4nv|Bfloat16 is only supported|is not supported (on|for) this (architecture|gpu|device)|kv.cache.dtype.*not supported",
+        Reason.DTYPE_UNSUPPORTED,
+        "use kvCacheDType BF16 or Auto, or other accelerators",  # S06
+    ),
+    _saying(
+        r"unrecognized arguments|invalid choice|error: argument|invalid .* value:|No such option",
+        Reason.BAD_ARGUMENT,
+        "correct engine.extraArgs, model.parsers or engine.version",  # U01, U02
+    ),
+)
+
+_PULL: Final = frozenset(
+    {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+)
+_CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_QUIET_EXITS: Final = 3  # restarts after a clean exit before it counts as a crash loop
+_MOST_WORDS: Final = 600  # characters of the engine's words shown
+
+
+def diagnose(pod: LivePod, log: PodLog | None) -> Diagnosis | None:
+    """Why this pod is not ready, None while nothing is wrong (it is ready or on its way)."""
+    if pod.ready or pod.terminating:
+        return None
+    scheduled = pod.condition("PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        return _unschedulable(pod, str(scheduled.get("message", "")))
+    for container in pod.containers:
+        found = _container(pod, container, log)
+        if found is not None:
+            return found
+    return None
+
+
+def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
+    resource = re.search(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]+)", message)
+    if resource:
+        return Diagnosis(
+            Reason.WAITING_FOR_GPU,
+            f"pod {pod.name} waits for {resource[1]}: {message}; free devices, add nodes, or lower replicas or perReplica",
+        )
+    return Diagnosis(
+        Reason.UNSCHEDULABLE,
+        f"pod {pod.name} cannot be scheduled: {message}; check the accelerator's node labels, tolerations and podOverrides",
+    )
+
+
+def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> Diagnosis | None:
+    name = str(status.get("name", ""))
+    state = status.get("state") or {}
+    waiting = state.get("waiting") or {}
+    where = f"pod {pod.name}" + ("" if name == names.ENGINE_CONTAINER else f", container {name}")
+    reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
+    if reason in _PULL:
+        return Diagnosis(
+            Reason.IMAGE_PULL_FAILED,
+            f"{where}: image {status.get('image')} cannot be pulled ({reason}: {_short(message)});"
+            " check engine.image and engine.imagePullSecrets",
+        )
+    if reason in _CONFIG:
+        return Diagnosis(
+            Reason.CONFIG_MISSING,
+            f"{where} cannot be started ({reason}: {_short(message)}); check the Secrets, ConfigMaps and claims the spec names",
+        )
+    ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    if not ended or (ended.get("exitCode") == 0 and int(status.get("restartCount", 0)) < _QUIET_EXITS):
+        return None
+    return _ended(where, ended, log if log and log.container == name else None)
+
+
+def _ended(where: str, ended: Mapping[str, Any], log: PodLog | None) -> Diagnosis:
+    # Without the number of restarts: the message would change, and be written, at each one.
+    times = f"exited with code {ended.get('exitCode')}"
+    if ended.get("reason") == "OOMKilled":
+        return Diagnosis(
+            Reason.OUT_OF_MEMORY,
+            f"{where} was killed for host memory ({times}); raise the engine container's memory limit in podOverrides",
+        )
+    texts = [str(ended.get("message", "")), log.text if log else ""]
+    for text in texts:
+        for saying in _SAYINGS:
+            line = _line(saying.pattern, text)
+            if line:
+                return Diagnosis(saying.reason, f"{where} {times}: {line}; {saying.advice}")
+    last = _last_error(texts[1] or texts[0])
+    return Diagnosis(
+        Reason.CRASH_LOOP,
+        f"{where} {times}" + (f": {last}" if last else "") + f"; see kubectl logs {where.split()[1].rstrip(',')} --previous",
+        words=bool(log),
+    )
+
+
+def _line(pattern: re.Pattern[str], text: str) -> str:
+    """The last line that matches: the engine prints causes before consequences, and retries repeat them."""
+    matching = [line for line in text.splitlines() if pattern.search(line)]
+    return _short(_plain(matching[-1])) if matching else ""
+
+
+def _last_error(text: str) -> str:
+    lines = [_plain(line) for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"(Error|Exception|error|FATAL|Traceback)\b.*:", line)]
+    return _short((telling or lines or [""])[-1])
+
+
+def _plain(line: str) -> str:
+    """A log line without vLLM's prefix of process, level, time and source, and without terminal colours."""
+    line = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    line = re.sub(r"^\([A-Za-z_0-9 =]*pid=\d+\)\s*", "", line.strip())
+    return re.sub(r"^(ERROR|WARNING|INFO|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d\s+\[[^\]]*\]\s*", "", line)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_WORDS else text[: _MOST_WORDS - 3] + "..."

@@ -1,0 +1,286 @@
+"""(Snapshot, now) -> Plan: everything the operator decides about one pool, without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from reasoningpool.api import names
+from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
+from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
+from reasoningpool.planning import conditions as cond
+from reasoningpool.planning.conditions import Condition
+from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
+from reasoningpool.planning.outcome import TierOutcome, TierState, revision_of, tier_outcomes, tier_state
+from reasoningpool.planning.status import summary, tier_status
+from reasoningpool.planning.types import (
+    OWNED_KINDS,
+    Apply,
+    EventNote,
+    EventType,
+    LogWanted,
+    Manifest,
+    ObjectKey,
+    Plan,
+    Prune,
+    Snapshot,
+)
+from reasoningpool.render import PoolIdentity, render_pool
+from reasoningpool.resolution.findings import Findings
+from reasoningpool.resolution.resolve import ResolutionSettings, resolve
+from reasoningpool.resolution.types import EffectivePool, Finding, Severity
+
+# A StatefulSet needs its account, everything else can follow; so pods start as early as possible.
+_ORDER: Final = {"ServiceAccount": 0, "StatefulSet": 1, "Service": 2, "PodDisruptionBudget": 3}
+# How soon to look again while something is failing or starting, besides the events that wake the pool.
+_REQUEUE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningSettings:
+    """What an administrator decides for all pools."""
+
+    resolution: ResolutionSettings = field(default_factory=ResolutionSettings)
+
+
+def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Plan:
+    """What to do about a pool, given what is there. Never raises for anything a user can write."""
+    try:
+        pool = parse_pool(snapshot.pool)
+    except SpecError as error:
+        return _rejected(snapshot, Reason.INVALID_SPEC, str(error), now)
+    effective = resolve(pool, settings.resolution)
+    findings = Findings()
+    outcomes = () if effective.errors else tier_outcomes(pool, effective, snapshot, findings)
+    errors = (*effective.errors, *(f for f in findings.all() if f.severity is Severity.ERROR))
+    if errors:
+        message = "; ".join(str(error) for error in errors)
+        return _rejected(snapshot, errors[0].reason, message, now)
+    states = {outcome.tier.name: tier_state(outcome, snapshot) for outcome in outcomes}
+    warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
+    status = _status(pool, snapshot, outcomes, states, warnings, now)
+    if pool.spec.suspend:
+        return Plan(status=_changed(snapshot, status))
+    applies = _applies(pool, outcomes)
+    prunes = _prunes(pool, snapshot, applies, outcomes)
+    return Plan(
+        applies=applies,
+        prunes=prunes,
+        pod_deletions=_stuck_pods(outcomes),
+        logs_wanted=_logs_wanted(states, snapshot),
+        status=_changed(snapshot, status),
+        events=(*_events(outcomes, states, prunes), *_warning_events(warnings)),
+        requeue_after_seconds=None
+        if all(s.reason is Reason.ALL_READY for s in states.values())
+        else _REQUEUE_SECONDS,
+    )
+
+
+def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
+    """The status after a fault of the operator itself: said in the resource, everything else left alone."""
+    message = f"the operator failed on this pool ({error}); please report it with the operator's log"
+    plan_ = _rejected(snapshot, Reason.RECONCILE_ERROR, message, now)
+    return plan_
+
+
+def _changed(snapshot: Snapshot, status: Manifest) -> Manifest | None:
+    return None if snapshot.pool.get("status") == status else status
+
+
+def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -> Plan:
+    """A spec that makes no sense changes nothing: the pods go on as they are, and status says why."""
+    metadata = snapshot.pool.get("metadata") or {}
+    before: dict[str, Any] = dict(snapshot.pool.get("status") or {})
+    generation = int(metadata.get("generation", 0))
+    kept = [
+        Condition(
+            ConditionType(str(entry["type"])),
+            ConditionStatus(str(entry["status"])),
+            Reason(str(entry["reason"])),
+            str(entry.get("message", "")),
+        )
+        for entry in before.get("conditions") or ()
+        if entry.get("type") not in {ConditionType.READY, ConditionType.ACCEPTED}
+        and entry.get("type") in set(ConditionType)
+        and entry.get("reason") in set(Reason)
+    ]
+    accepted = cond.false(ConditionType.ACCEPTED, reason, f"{message}; running pods are left as they are")
+    ready = cond.fold((accepted, *kept))
+    status = before | {
+        "observedGeneration": generation,
+        "reason": str(ready.reason),
+        "conditions": cond.render(
+            (ready, accepted, *kept), before.get("conditions") or (), generation=generation, now=now
+        ),
+    }
+    event = EventNote(type=EventType.WARNING, reason=str(reason), message=message[:1000], action="Validate")
+    return Plan(status=_changed(snapshot, status), events=(event,))
+
+
+def _status(
+    pool: ReasoningPool,
+    snapshot: Snapshot,
+    outcomes: tuple[TierOutcome, ...],
+    states: dict[str, TierState],
+    warnings: tuple[Finding, ...],
+    now: datetime,
+) -> Manifest:
+    before = snapshot.pool.get("status") or {}
+    tiers_before = {str(entry.get("name")): entry for entry in before.get("tiers") or ()}
+    found = (
+        _accepted(warnings, pool_feature_warnings(pool.spec)),
+        _sized(states),
+        _workloads_ready(states),
+        *feature_conditions(pool.spec),
+    )
+    ready = cond.fold(found)
+    if pool.spec.suspend:
+        ready = cond.unknown(
+            ConditionType.READY, Reason.SUSPENDED, f"suspended: nothing is changed or removed; {ready.message}"
+        )
+    return {
+        "observedGeneration": pool.generation,
+        "conditions": cond.render(
+            (ready, *found), before.get("conditions") or (), generation=pool.generation, now=now
+        ),
+        "tiers": [
+            tier_status(
+                pool, outcome, states[outcome.tier.name], tiers_before.get(outcome.tier.name), _of_tier(warnings, outcome.index)
+            )
+            for outcome in outcomes
+        ],
+    } | summary(outcomes, ready.reason)
+
+
+def _of_tier(warnings: Iterable[Finding], index: int) -> tuple[str, ...]:
+    prefix = f"spec.tiers[{index}]"
+    return tuple(str(warning) for warning in warnings if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix)
+
+
+def _accepted(warnings: tuple[Finding, ...], features: tuple[str, ...]) -> Condition:
+    texts = (*(str(warning) for warning in warnings), *features)
+    message = "the spec is valid" + (f"; but: {'; '.join(texts)}" if texts else "")
+    return cond.true(ConditionType.ACCEPTED, Reason.ACCEPTED, message)
+
+
+def _sized(states: dict[str, TierState]) -> Condition:
+    missing = [state.message for state in states.values() if state.reason is Reason.DOES_NOT_FIT]
+    if missing:
+        return cond.false(ConditionType.SIZED, Reason.DOES_NOT_FIT, "; ".join(missing))
+    return cond.true(ConditionType.SIZED, Reason.SIZED, "every tier's budgets fit its accelerators")
+
+
+def _workloads_ready(states: dict[str, TierState]) -> Condition:
+    good = {Reason.ALL_READY, Reason.SCALED_TO_ZERO}
+    bad = [state for state in states.values() if state.reason not in good]
+    if not bad:
+        return cond.true(
+            ConditionType.WORKLOADS_READY, Reason.ALL_READY, "; ".join(state.message for state in states.values())
+        )
+    # A failure explains more than progress does.
+    first = sorted(bad, key=lambda state: state.reason not in FAILURE_REASONS)[0]
+    return cond.false(ConditionType.WORKLOADS_READY, first.reason, "; ".join(state.message for state in bad))
+
+
+def _applies(pool: ReasoningPool, outcomes: tuple[TierOutcome, ...]) -> tuple[Apply, ...]:
+    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+    applies = [Apply(manifest=manifest) for manifest in render_pool(identity)]
+    for outcome in outcomes:
+        for manifest in outcome.manifests:
+            is_set = manifest["kind"] == "StatefulSet"
+            applies.append(
+                Apply(
+                    manifest=manifest,
+                    replicas=outcome.tier.replicas if is_set else None,
+                    orphan_on_immutable=is_set,
+                )
+            )
+    return tuple(sorted(applies, key=lambda apply: _ORDER[apply.manifest["kind"]]))
+
+
+def _prunes(
+    pool: ReasoningPool, snapshot: Snapshot, applies: tuple[Apply, ...], outcomes: tuple[TierOutcome, ...]
+) -> tuple[Prune, ...]:
+    """Objects of this pool that nothing asks for any more; those of a tier that does not fit stay."""
+    wanted = {ObjectKey.of(apply.manifest) for apply in applies}
+    kept = {outcome.tier.name for outcome in outcomes if not outcome.manifests}
+    kinds = {kind for _, kind, _ in OWNED_KINDS}
+    return tuple(
+        Prune(key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]))
+        for child in snapshot.children
+        if child["kind"] in kinds
+        and ObjectKey.of(child) not in wanted
+        and _is_owned(child, pool.uid)
+        and (child["metadata"].get("labels") or {}).get(names.LABEL_TIER) not in kept
+        and "deletionTimestamp" not in child["metadata"]
+    )
+
+
+def _is_owned(child: Manifest, uid: str) -> bool:
+    return any(owner.get("uid") == uid for owner in child["metadata"].get("ownerReferences") or ())
+
+
+def _stuck_pods(outcomes: tuple[TierOutcome, ...]) -> tuple[Prune, ...]:
+    """Pods of an old revision that do not serve: the StatefulSet controller may wait for them for ever (R06)."""
+    return tuple(
+        Prune(key=ObjectKey.of({"apiVersion": "v1", "kind": "Pod", "metadata": pod.body["metadata"]}), uid=pod.uid)
+        for outcome in outcomes
+        if outcome.live.observed and outcome.live.update_revision and outcome.change is None
+        for pod in outcome.live.pods
+        if not pod.ready and pod.revision and pod.revision != outcome.live.update_revision
+    )
+
+
+def _logs_wanted(states: dict[str, TierState], snapshot: Snapshot) -> tuple[LogWanted, ...]:
+    wanted: list[LogWanted] = []
+    for state in states.values():
+        for pod in state.silent_pods[:1]:  # one pod's words are enough
+            if pod.uid in snapshot.logs:
+                continue
+            engine = [c for c in pod.containers if c.get("name") == names.ENGINE_CONTAINER]
+            wanted.append(
+                LogWanted(
+                    namespace=pod.body["metadata"]["namespace"],
+                    pod=pod.name,
+                    pod_uid=pod.uid,
+                    container=names.ENGINE_CONTAINER,
+                    previous=any("running" in (c.get("state") or {}) for c in engine),
+                )
+            )
+    return tuple(wanted)
+
+
+def _events(
+    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], prunes: tuple[Prune, ...]
+) -> tuple[EventNote, ...]:
+    notes: list[EventNote] = []
+    for outcome in outcomes:
+        name, rendered = outcome.tier.name, outcome.stateful_set
+        if rendered is not None and outcome.live.stateful_set is None:
+            notes.append(
+                _note(EventType.NORMAL, Reason.WORKLOAD_CREATED, f"tier {name}: creating its StatefulSet", "Create")
+            )
+        if rendered is not None and outcome.change is not None:
+            text = f"tier {name}: rolling to revision {revision_of(rendered)}: {outcome.change}"
+            notes.append(_note(EventType.NORMAL, Reason.ROLLOUT_STARTED, text, "Update"))
+        state = states[name]
+        if state.reason in FAILURE_REASONS or state.reason is Reason.DOES_NOT_FIT:
+            notes.append(_note(EventType.WARNING, state.reason, state.message, "Reconcile"))
+    for prune in prunes:
+        if prune.key.kind == "StatefulSet":
+            text = f"removing {prune.key.name}: running requests are finished first"
+            notes.append(_note(EventType.NORMAL, Reason.TIER_REMOVED, text, "Delete"))
+    for pod in _stuck_pods(outcomes):
+        text = f"deleting pod {pod.key.name}: it does not serve and is of an old revision"
+        notes.append(_note(EventType.NORMAL, Reason.STUCK_POD_DELETED, text, "Delete"))
+    return tuple(notes)
+
+
+def _warning_events(warnings: tuple[Finding, ...]) -> tuple[EventNote, ...]:
+    return tuple(_note(EventType.WARNING, warning.reason, str(warning), "Validate") for warning in warnings)
+
+
+def _note(kind: EventType, reason: Reason, message: str, action: str) -> EventNote:
+    return EventNote(type=kind, reason=str(reason), message=message[:1000], action=action)

@@ -1,0 +1,107 @@
+"""Builds the whole status, so that an unchanged world gives an equal object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reasoningpool.api import names
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
+from reasoningpool.planning.outcome import TierOutcome, TierState, revision_of
+from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.sizing import SizingPlan
+
+_MOST_TEXT: Final = 1000
+_MOST_LONG_TEXT: Final = 4000
+_MOST_WARNINGS: Final = 32
+
+
+def tier_status(
+    pool: ReasoningPool, outcome: TierOutcome, state: TierState, before: Mapping[str, Any] | None, warnings: tuple[str, ...]
+) -> dict[str, Any]:
+    """One entry of `status.tiers`."""
+    tier, desired = outcome.tier, outcome.desired_replicas
+    ready = min(outcome.live.ready_pods, desired)
+    doubts = tuple(dict.fromkeys(text[:_MOST_LONG_TEXT] for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
+    status = TierStatus(
+        name=tier.name,
+        ready=f"{ready}/{desired}",
+        reason=state.reason,
+        message=state.message[:_MOST_LONG_TEXT],
+        desired_replicas=desired,
+        ready_replicas=ready,
+        endpoint=f"http://{names.child_name(pool.name, tier.name)}.{pool.namespace}.svc:{names.ENGINE_PORT}/v1",
+        sizing=sizing_status(outcome.sizing) if isinstance(outcome.sizing, SizingPlan) else None,
+        effective=_effective(tier, outcome.sizing if isinstance(outcome.sizing, SizingPlan) else None),
+        rollout=_rollout(outcome, before),
+        warnings=doubts or None,
+    )
+    return status.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def sizing_status(plan: SizingPlan) -> SizingStatus:
+    """The calculation's numbers under the names of the resource."""
+    values = {name: getattr(plan, name) for name in SizingStatus.model_fields if hasattr(plan, name)}
+    milliseconds = round(plan.time_per_output_token_ms)
+    return SizingStatus.model_validate(values | {"time_per_output_token_milliseconds": milliseconds})
+
+
+def _effective(tier: EffectiveTier, plan: SizingPlan | None) -> EffectiveStatus:
+    engine, model = tier.engine, tier.model
+    return EffectiveStatus(
+        model=model.id,
+        revision=model.revision,
+        served_name=model.served_name,
+        image=engine.image,
+        engine_version=".".join(map(str, engine.version)) if engine.version else None,
+        accelerator=tier.accelerator.facts.product,
+        gpus_per_replica=0 if tier.accelerator.is_cpu else tier.accelerator.per_replica,
+        kv_cache_dtype=plan.kv_cache_dtype if plan else engine.kv_cache_dtype,
+        reasoning_parser=model.reasoning_parser,
+        tool_call_parser=model.tool_call_parser,
+        policy=tier.sizing_input.policy,
+        preemption_risk_permille=tier.sizing_input.preemption_risk_permille,
+    )
+
+
+def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutStatus | None:
+    rendered = outcome.stateful_set
+    if rendered is None:
+        return None
+    revision = revision_of(rendered)
+    change = outcome.change
+    previous = (before or {}).get("rollout") or {}
+    if change is None and previous.get("revision") == revision:
+        change = previous.get("change")
+    updated = 0 if outcome.change is not None else len(outcome.live.current_pods)
+    return RolloutStatus(
+        revision=revision, change=change[:_MOST_LONG_TEXT] if change else None, updated_replicas=updated
+    )
+
+
+def summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]:
+    """The flat fields that the printer columns read."""
+    desired = sum(outcome.desired_replicas for outcome in outcomes)
+    ready = sum(min(outcome.live.ready_pods, outcome.desired_replicas) for outcome in outcomes)
+    gpus = sum(
+        outcome.desired_replicas * outcome.tier.accelerator.per_replica
+        for outcome in outcomes
+        if not outcome.tier.accelerator.is_cpu
+    )
+    sequences = [
+        f"{outcome.tier.name} {outcome.sizing.max_num_seqs}"
+        for outcome in outcomes
+        if isinstance(outcome.sizing, SizingPlan)
+    ]
+    return {
+        "model": ", ".join(dict.fromkeys(outcome.tier.model.served_name for outcome in outcomes))[:_MOST_TEXT],
+        "tierNames": ", ".join(outcome.tier.name for outcome in outcomes)[:_MOST_TEXT],
+        "ready": f"{ready}/{desired}",
+        "reason": str(reason),
+        "gpus": gpus,
+        "maxNumSeqs": ", ".join(sequences)[:_MOST_TEXT],
+    }
+
+

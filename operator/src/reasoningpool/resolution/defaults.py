@@ -1,0 +1,29 @@
+"""What the operator decides where a spec says nothing. Changing one changes only pools that are edited afterwards."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reasoningpool.api.pod_overrides import TaintEffect, Toleration, TolerationOperator
+
+# The stock image of the newest version whose arguments and KV planner the project is tested against.
+ENGINE_IMAGE: Final = "vllm/vllm-openai:v0.33.0"
+# vLLM's own default of --gpu-memory-utilization since 0.21.
+MEMORY_UTILIZATION_PERCENT: Final = 92
+PREEMPTION_RISK_PERMILLE: Final = 10
+# Seconds between the end of routing and SIGTERM: endpoint changes reach every proxy within a few seconds.
+PRE_STOP_SECONDS: Final = 10
+# Role markers and the generation prompt that a chat template adds to a short conversation, in tokens.
+TEMPLATE_OVERHEAD_TOKENS: Final = 32
+MAX_UNAVAILABLE: Final = 1
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+CPU_PRODUCT: Final = "CPU"
+# Hardware FP8 starts with compute capability 8.9 (Ada); see field report S06.
+FP8_COMPUTE_CAPABILITY: Final = (8, 9)
+# Below this the model is usually cut in the middle of a thought (field report U05).
+THINKING_FLOOR_TOKENS: Final = 1024
+
+
+def gpu_tolerations(resource_name: str) -> tuple[Toleration, ...]:
+    """The taint that device plugins and cloud providers put on nodes is the resource's own name."""
+    return (Toleration(key=resource_name, operator=TolerationOperator.EXISTS, effect=TaintEffect.NO_SCHEDULE),)

@@ -1,0 +1,121 @@
+"""Which vLLM server a tier runs: image, version, KV cache type, parsers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.scalars import parse_quantity
+from reasoningpool.api.spec import EngineSpec, PullPolicy
+from reasoningpool.render.extra_arguments import check_extra_arguments
+from reasoningpool.resolution import defaults
+from reasoningpool.resolution.findings import Findings
+from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
+from reasoningpool.sizing.types import KVCacheDType
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+_FP8: Final = frozenset({KVCacheDType.FP8, KVCacheDType.FP8_E5M2})
+
+
+@dataclass(frozen=True, slots=True)
+class MergedEngine:
+    """A tier's engine merged over the pool's, and where each field was written."""
+
+    spec: EngineSpec
+    tier_path: str
+    own_fields: frozenset[str]
+
+    def path(self, attribute: str) -> str:
+        """Path of a field in the user's file."""
+        name = EngineSpec.model_fields[attribute].alias or attribute
+        return f"{self.tier_path}.engine.{name}" if attribute in self.own_fields else f"spec.engine.{name}"
+
+
+def merge_engine(pool: EngineSpec | None, tier: EngineSpec | None, tier_path: str) -> MergedEngine:
+    """The tier's fields over the pool's; a field that is set replaces the whole field."""
+    base = pool or EngineSpec()
+    own = {name: getattr(tier, name) for name in type(base).model_fields if tier and getattr(tier, name) is not None}
+    return MergedEngine(base.model_copy(update=own), tier_path, frozenset(own))
+
+
+def parse_version(text: str) -> EngineVersion | None:
+    """A vLLM version out of a version field or an image tag.
+
+    >>> parse_version("v0.33.0"), parse_version("0.32.0+cpu"), parse_version("latest")
+    ((0, 33, 0), (0, 32, 0), None)
+    """
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+
+
+def version_of(engine: EngineSpec, image: str) -> EngineVersion | None:
+    """The stated version, else what the image's tag says."""
+    if engine.version:
+        return parse_version(engine.version)
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return parse_version(tag)
+
+
+def resolve_engine(merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings) -> EffectiveEngine:
+    """The engine with every field decided."""
+    spec = merged.spec
+    if spec.image is None and accelerator.is_cpu:
+        findings.error(merged.path("image"), "the CPU accelerator has no stock image: set an image with a CPU build of vLLM")
+    image = spec.image or defaults.ENGINE_IMAGE
+    version = version_of(spec, image)
+    if version is None:
+        findings.warning(
+            merged.path("version"),
+            f"the tag of image {image} does not tell vLLM's version, so the arguments of"
+            f" {defaults.ENGINE_IMAGE.rpartition(':')[2]} are assumed: set engine.version",
+        )
+    extra = spec.extra_args or ()
+    for problem in check_extra_arguments(extra, version):
+        findings.error(f"{merged.path('extra_args')}[{problem.index}]", problem.message)
+    if spec.kv_cache_memory is not None and spec.memory_utilization_percent is not None:
+        findings.warning(
+            merged.path("memory_utilization_percent"), "has no effect, since kvCacheMemory states the KV cache's size"
+        )
+    if spec.kv_cache_memory is None and accelerator.is_cpu:
+        findings.error(merged.path("kv_cache_memory"), "is required on CPU, such as 1Gi: there is no device memory to derive it from")
+    return EffectiveEngine(
+        image=image,
+        image_pull_policy=spec.image_pull_policy or PullPolicy.IF_NOT_PRESENT,
+        image_pull_secrets=spec.image_pull_secrets or (),
+        version=version,
+        kv_cache_dtype=_kv_cache_dtype(merged, accelerator, findings),
+        kv_cache_memory_bytes=None if spec.kv_cache_memory is None else parse_quantity(spec.kv_cache_memory),
+        memory_utilization_percent=spec.memory_utilization_percent or defaults.MEMORY_UTILIZATION_PERCENT,
+        enforce_eager=accelerator.is_cpu if spec.enforce_eager is None else spec.enforce_eager,
+        prefix_caching=spec.prefix_caching is not False,
+        trust_remote_code=bool(spec.trust_remote_code),
+        chat_template=spec.chat_template,
+        api_key_secret_ref=spec.api_key_secret_ref,
+        startup_timeout_seconds=spec.startup_timeout_seconds,
+        extra_args=tuple(extra),
+    )
+
+
+def _kv_cache_dtype(merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings) -> KVCacheDType:
+    """FP8 where the hardware has it, unless the spec says otherwise."""
+    wanted = merged.spec.kv_cache_dtype
+    capability = accelerator.facts.compute_capability
+    has_fp8 = capability is not None and capability >= defaults.FP8_COMPUTE_CAPABILITY
+    if wanted is None:
+        return KVCacheDType.FP8 if has_fp8 else KVCacheDType.AUTO
+    if wanted not in _FP8 or has_fp8 or accelerator.is_cpu:
+        return wanted
+    path = merged.path("kv_cache_dtype")
+    shown = f"{accelerator.facts.product} (compute capability {'.'.join(map(str, capability or ('unknown',)))})"
+    if merged.spec.allow_unverified_kv_cache_dtype:
+        findings.warning(path, f"{wanted} is not known to work on {shown}", Reason.KV_DTYPE_UNSUPPORTED)
+    else:
+        findings.error(
+            path,
+            f"{wanted} needs compute capability 8.9 or newer, which {shown} has not:"
+            " use BF16 or Auto, or set allowUnverifiedKVCacheDType",
+            Reason.KV_DTYPE_UNSUPPORTED,
+        )
+    return wanted

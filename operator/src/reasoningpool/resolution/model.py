@@ -1,0 +1,143 @@
+"""Which model a tier serves: its geometry and its parsers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.spec import ModelSpec, Quantization, Workload
+from reasoningpool.catalog import find_model, parser_since, suggest_models
+from reasoningpool.catalog.types import ModelEntry
+from reasoningpool.resolution.findings import Findings
+from reasoningpool.resolution.types import EffectiveModel, EngineVersion
+from reasoningpool.sizing.errors import GeometryError
+from reasoningpool.sizing.geometry import Geometry
+
+# What turns a parser off, in the spec and on the command line.
+NO_PARSER: Final = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """A model whose geometry is known; `entry` is None outside the catalog."""
+
+    spec: ModelSpec
+    path: str
+    entry: ModelEntry | None
+    geometry: Geometry
+    weight_bytes: int | None
+
+
+def know_model(spec: ModelSpec, path: str, findings: Findings) -> KnownModel | None:
+    """The model's geometry from configJSON or the catalog, None (and a finding) where there is neither."""
+    entry = find_model(spec.id)
+    config = _config(spec, path, entry, findings)
+    if config is None:
+        return None
+    quantization = "fp8" if spec.quantization is Quantization.FP8 else _checkpoint_quantization(spec, entry)
+    try:
+        geometry = Geometry.from_config(config, quantization)
+    except GeometryError as error:
+        where = "configJSON" if spec.config_json else "id"
+        findings.error(f"{path}.{where}", str(error))
+        return None
+    stated = entry.weight_bytes if entry and spec.config_json is None and spec.quantization is None else None
+    return KnownModel(spec=spec, path=path, entry=entry, geometry=geometry, weight_bytes=stated)
+
+
+def _checkpoint_quantization(spec: ModelSpec, entry: ModelEntry | None) -> str | None:
+    # A config.json says itself what its checkpoint is; the geometry reads it from there.
+    return entry.checkpoint_quantization if entry and spec.config_json is None else None
+
+
+def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Findings) -> Mapping[str, Any] | None:
+    if spec.config_json is None:
+        if entry is not None:
+            return entry.config
+        near = suggest_models(spec.id)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        findings.error(
+            f"{path}.id",
+            f"{spec.id!r} is not in the catalog{hint}: put the text of its config.json into {path}.configJSON",
+            Reason.UNKNOWN_MODEL,
+        )
+        return None
+    try:
+        config = json.loads(spec.config_json)
+    except json.JSONDecodeError as error:
+        findings.error(f"{path}.configJSON", f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}")
+        return None
+    if not isinstance(config, dict):
+        findings.error(f"{path}.configJSON", f"must be a JSON object, the text of config.json; not {type(config).__name__}")
+        return None
+    return config
+
+
+def resolve_model(
+    known: KnownModel, workload: Workload, version: EngineVersion | None, findings: Findings
+) -> EffectiveModel:
+    """The model with its names and parsers decided."""
+    spec, entry = known.spec, known.entry
+    parsers = spec.parsers
+    return EffectiveModel(
+        id=spec.id,
+        revision=spec.revision,
+        served_name=spec.served_name or spec.id.rpartition("/")[2].lower(),
+        source=spec.source,
+        cache=spec.cache,
+        quantization=spec.quantization,
+        reasoning_parser=_reasoning_parser(known, workload, version, findings),
+        tool_call_parser=_checked(
+            "toolCall",
+            (parsers.tool_call if parsers else None) or (entry.tool_call_parser if entry else None),
+            known,
+            version,
+            findings,
+        ),
+        thinking_switch=entry.thinking_switch if entry else "enable_thinking",
+        thinking_budget_enforceable=entry.thinking_budget_enforceable if entry else True,
+    )
+
+
+def _reasoning_parser(
+    known: KnownModel, workload: Workload, version: EngineVersion | None, findings: Findings
+) -> str | None:
+    entry, path = known.entry, f"{known.path}.parsers.reasoning"
+    stated = known.spec.parsers.reasoning if known.spec.parsers else None
+    own = entry.reasoning_parser if entry else None
+    if stated is None:
+        if workload is Workload.REASONING and own is None:
+            findings.warning(
+                path, f"no reasoning parser is known for {known.spec.id}: thinking will be part of the answer; set one"
+            )
+        # A family without a switch thinks whenever it likes; its parser would then swallow plain answers.
+        quiet = workload is Workload.CHAT and entry is not None and entry.thinking_switch is None
+        return None if quiet and not (entry and entry.parser_always_on) else own
+    if stated == NO_PARSER:
+        if entry and entry.parser_always_on:
+            findings.warning(path, f"vLLM parses the output of {entry.family} models always; none does not turn it off")
+        return None
+    if own is not None and stated != own:
+        findings.warning(
+            path, f"{entry.family if entry else known.spec.id} models use the parser {own}; with {stated} thinking"
+            " and answer may end up in the wrong field"
+        )
+    return _checked("reasoning", stated, known, version, findings)
+
+
+def _checked(
+    kind: str, parser: str | None, known: KnownModel, version: EngineVersion | None, findings: Findings
+) -> str | None:
+    """The parser, with a finding where this engine version does not have it."""
+    if parser is None or parser == NO_PARSER:
+        return None
+    path = f"{known.path}.parsers.{kind}"
+    since = parser_since(kind, parser)
+    if since is None:
+        findings.warning(path, f"{parser!r} is none of the parsers of the vLLM version this operator knows; a plugin may provide it")
+    elif version is not None and version < since:
+        findings.error(path, f"{parser!r} came with vLLM {'.'.join(map(str, since))}; this engine is {'.'.join(map(str, version))}")
+    return parser

@@ -1,0 +1,228 @@
+"""From a parsed pool to tiers that can be sized and rendered. Pure: the same spec gives the same answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.api.scalars import parse_quantity
+from reasoningpool.api.spec import EffortSpec, SpeculativeMethod, TierSpec, Workload
+from reasoningpool.catalog import find_model
+from reasoningpool.resolution import defaults
+from reasoningpool.resolution.accelerator import resolve_accelerator
+from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
+from reasoningpool.resolution.findings import Findings
+from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
+from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
+from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
+from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
+
+_DEV_MODE: Final = "VLLM_SERVER_DEV_MODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolutionSettings:
+    """What an administrator decides for all pools."""
+
+    allowed_service_accounts: frozenset[str] = frozenset()
+
+
+def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
+    """Merge, look up and default every tier; what is wrong or doubtful is in `findings`."""
+    findings = Findings()
+    tiers = [
+        resolved
+        for index, tier in enumerate(pool.spec.tiers)
+        if (resolved := _tier(pool, tier, f"spec.tiers[{index}]", findings, settings)) is not None
+    ]
+    _check_shared_claims(pool, findings)
+    return EffectivePool(
+        name=pool.name, namespace=pool.namespace, uid=pool.uid, tiers=tuple(tiers), findings=findings.all()
+    )
+
+
+def _tier(
+    pool: ReasoningPool, tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings
+) -> EffectiveTier | None:
+    accelerator_path = f"{path}.accelerator" if tier.accelerator else "spec.accelerator"
+    accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, findings)
+    known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", findings)
+    _check_tier(tier, path, findings, settings)
+    if accelerator is None or known is None:
+        return None
+    merged = merge_engine(pool.spec.engine, tier.engine, path)
+    engine = resolve_engine(merged, accelerator, findings)
+    model = resolve_model(known, tier.workload, engine.version, findings)
+    _check_parallelism(known.geometry, accelerator, accelerator_path, findings)
+    _check_thinking(tier, known, path, findings)
+    return EffectiveTier(
+        name=tier.name,
+        workload=tier.workload,
+        model=model,
+        accelerator=accelerator,
+        engine=engine,
+        speculative=tier.speculative,
+        kv_offload=tier.kv_offload,
+        block_size=tier.block_size,
+        replicas=tier.scaling.min_replicas if tier.scaling else tier.replicas,
+        max_unavailable=(tier.rollout.max_unavailable if tier.rollout else None) or defaults.MAX_UNAVAILABLE,
+        overrides=tier.pod_overrides,
+        sizing_input=_sizing_input(tier, known, accelerator, engine, merged, findings, path),
+    )
+
+
+def _sizing_input(
+    tier: TierSpec,
+    known: KnownModel,
+    accelerator: EffectiveAccelerator,
+    engine: EffectiveEngine,
+    merged: MergedEngine,
+    findings: Findings,
+    path: str,
+) -> SizingInput:
+    concurrency, objectives, overrides = tier.concurrency, tier.objectives, tier.pod_overrides
+    bandwidth = merged.spec.load_bandwidth
+    pre_stop = overrides.pre_stop_seconds if overrides else None
+    return SizingInput(
+        accelerator=accelerator.facts,
+        tensor_parallel_size=accelerator.per_replica,
+        geometry=known.geometry,
+        weight_bytes=known.weight_bytes,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        memory_utilization_permille=engine.memory_utilization_percent * 10,
+        kv_cache_memory_bytes=engine.kv_cache_memory_bytes,
+        efforts=_efforts(tier),
+        policy=(concurrency.policy if concurrency else None) or ConcurrencyPolicy.STATISTICAL,
+        preemption_risk_permille=(concurrency.preemption_risk_permille if concurrency else None)
+        or defaults.PREEMPTION_RISK_PERMILLE,
+        shared_prefix_tokens=tier.shared_prefix_tokens or 0,
+        template_overhead_tokens=defaults.TEMPLATE_OVERHEAD_TOKENS,
+        speculative_tokens=tier.speculative.tokens if tier.speculative else 0,
+        speculative_draft_layers=_draft_layers(tier, known.geometry, findings, path),
+        max_num_seqs=tier.max_num_seqs,
+        max_model_len=tier.max_model_len,
+        max_num_batched_tokens=tier.max_num_batched_tokens,
+        block_size=tier.block_size,
+        prefix_caching=engine.prefix_caching,
+        enforce_eager=engine.enforce_eager,
+        time_per_output_token_ms=objectives.time_per_output_token_milliseconds if objectives else None,
+        load_bandwidth_bytes_per_s=None if bandwidth is None else parse_quantity(bandwidth),
+        pre_stop_seconds=defaults.PRE_STOP_SECONDS if pre_stop is None else pre_stop,
+    )
+
+
+def _efforts(tier: TierSpec) -> tuple[Effort, ...]:
+    observed = {entry.effort: entry for entry in tier.token_distribution or ()}
+    equal = 100 / len(tier.efforts)
+
+    def effort(spec: EffortSpec) -> Effort:
+        seen = observed.get(spec.name)
+        prompt, output = (seen.prompt, seen.output) if seen else (None, None)
+        return Effort(
+            name=spec.name,
+            prompt_tokens=tier.prompt_tokens,
+            thinking_tokens=spec.thinking_tokens,
+            answer_tokens=spec.answer_tokens,
+            share=equal if spec.share_percent is None else float(spec.share_percent),
+            prompt_distribution=prompt and TokenQuantiles(p50=prompt.p50, p90=prompt.p90, p99=prompt.p99),
+            output_distribution=output and TokenQuantiles(p50=output.p50, p90=output.p90, p99=output.p99),
+        )
+
+    return tuple(effort(spec) for spec in tier.efforts)
+
+
+def _draft_layers(tier: TierSpec, geometry: Geometry, findings: Findings, path: str) -> int:
+    """Layers of the draft model, counted as layers of the target so that their KV is never underestimated."""
+    speculative = tier.speculative
+    if speculative is None or speculative.method is SpeculativeMethod.NGRAM:
+        return 0
+    if speculative.method is not SpeculativeMethod.DRAFT_MODEL:
+        return 1  # MTP and EAGLE add one attention layer
+    assert speculative.model is not None  # the schema's rule
+    entry = find_model(speculative.model)
+    if entry is None:
+        findings.error(
+            f"{path}.speculative.model",
+            f"{speculative.model!r} is not in the catalog, so its KV cache cannot be sized;"
+            " use a catalog model, or method EAGLE3, MTP or NGram",
+            Reason.UNKNOWN_MODEL,
+        )
+        return 0
+    draft = Geometry.from_config(entry.config, entry.checkpoint_quantization)
+    per_layer = max(1, geometry.kv_bytes_per_token(2) // geometry.num_layers)
+    return -(-draft.kv_bytes_per_token(2) // per_layer)
+
+
+def _check_parallelism(geometry: Geometry, accelerator: EffectiveAccelerator, path: str, findings: Findings) -> None:
+    heads, size = geometry.num_attention_heads, accelerator.per_replica
+    if heads % size:
+        valid = ", ".join(str(option) for option in valid_tensor_parallel_sizes(heads, size))
+        findings.error(
+            f"{path}.perReplica",
+            f"{size} devices cannot share {heads} attention heads evenly; up to {size} these can: {valid}",
+        )
+
+
+def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Findings) -> None:
+    budget = max(effort.thinking_tokens for effort in tier.efforts)
+    entry = known.entry
+    if tier.workload is Workload.CHAT:
+        if entry is not None and entry.thinks_by_default and entry.thinking_switch is None:
+            findings.warning(
+                f"{path}.workload",
+                f"{known.spec.id} thinks always and has no switch: its thinking counts against answerTokens",
+            )
+        return
+    if 0 < budget < defaults.THINKING_FLOOR_TOKENS:
+        findings.warning(
+            f"{path}.efforts",
+            f"the largest thinking budget is {budget} tokens; below {defaults.THINKING_FLOOR_TOKENS} most reasoning"
+            " models are cut in the middle of a thought",
+        )
+    if budget == 0:
+        findings.warning(f"{path}.efforts", "no effort of this Reasoning tier has thinkingTokens; use workload Chat")
+    if budget and entry is not None and not entry.thinking_budget_enforceable:
+        findings.warning(
+            f"{path}.efforts",
+            f"vLLM cannot enforce a thinking budget with the parser {entry.reasoning_parser}: thinking may use"
+            " answerTokens too; the sizing holds, since it counts both",
+            Reason.NOT_ENFORCEABLE,
+        )
+
+
+def _check_tier(tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings) -> None:
+    overrides = tier.pod_overrides
+    if overrides is None:
+        return
+    account = overrides.service_account_name
+    if account is not None and account not in settings.allowed_service_accounts:
+        findings.error(
+            f"{path}.podOverrides.serviceAccountName",
+            f"{account!r} is not among the service accounts this operator may hand out"
+            " (--allowed-service-account); by default pools use an account of their own without rights",
+        )
+    for container in overrides.containers or ():
+        if any(variable.name == _DEV_MODE for variable in container.env or ()):
+            findings.warning(
+                f"{path}.podOverrides.containers",
+                f"{_DEV_MODE} opens control endpoints that the API key does not protect",
+            )
+
+
+def _check_shared_claims(pool: ReasoningPool, findings: Findings) -> None:
+    """A ReadWriteOnce claim serves one node; whether it is one only the cluster knows, so this is a warning."""
+    users: dict[str, list[tuple[str, int]]] = {}
+    for index, tier in enumerate(pool.spec.tiers):
+        cache = (tier.model or pool.spec.model).cache
+        if cache and cache.claim_name:
+            most = tier.scaling.max_replicas if tier.scaling else (tier.replicas if tier.replicas is not None else 1)
+            users.setdefault(cache.claim_name, []).append((f"spec.tiers[{index}]", most))
+    for claim, tiers in users.items():
+        if len(tiers) > 1 or tiers[0][1] > 1:
+            findings.warning(
+                tiers[0][0],
+                f"the cache claim {claim} is shared by several replicas: it must be ReadWriteMany, or use"
+                " cache.claimTemplate for a claim per replica",
+            )
