@@ -1,0 +1,123 @@
+"""The command line: run the operator, print the CRD, render and explain pools without a cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+import click
+import yaml
+
+from reasoningpool.api.resource import Problem
+from reasoningpool.cli import explain as explaining
+from reasoningpool.cli.files import FileError, PoolFile, read_pools
+from reasoningpool.planning.offline import OfflinePool, offline_pool
+from reasoningpool.resolution.resolve import ResolutionSettings
+
+EXIT_BAD_FILE = 2
+EXIT_DOES_NOT_FIT = 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="reasoningpool")
+def main() -> None:
+    """Serve reasoning models with vLLM on Kubernetes, sized from token budgets."""
+
+
+@main.command()
+def crd() -> None:
+    """Print the CustomResourceDefinition."""
+    from reasoningpool.api.crd import crd_yaml  # noqa: PLC0415 - only this command needs it
+
+    click.echo(crd_yaml(), nl=False)
+
+
+_service_accounts = click.option(
+    "--allowed-service-account",
+    "service_accounts",
+    multiple=True,
+    metavar="NAME",
+    help="A service account that podOverrides may name; may be repeated.",
+)
+
+
+@main.command()
+@click.argument("file")
+@_service_accounts
+def render(file: str, service_accounts: tuple[str, ...]) -> None:
+    """Print the manifests a cluster would get for the pools in FILE (- for standard input)."""
+    pools = [(read, _offline(read, service_accounts)) for read in _read(file)]
+    manifests = [manifest for _, pool in pools for manifest in pool.manifests]
+    click.echo(yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True), nl=False)
+    _finish([pool for _, pool in pools])
+
+
+@main.command()
+@click.argument("file")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@_service_accounts
+def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
+    """Show how the engine's limits follow from the budgets of the pools in FILE, step by step."""
+    pools = [_offline(read, service_accounts) for read in _read(file)]
+    if output == "json":
+        documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers) for pool in pools]
+        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
+    else:
+        click.echo("\n\n".join(explaining.as_text(pool.name, pool.tiers) for pool in pools))
+    _finish(pools, quiet=True)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(arguments: tuple[str, ...]) -> None:
+    """Run the operator against the current cluster."""
+    from reasoningpool.runtime.command import run_operator  # noqa: PLC0415 - imports kopf, which takes seconds
+
+    run_operator.main(args=list(arguments), prog_name="reasoningpool run")
+
+
+class _Dumper(yaml.SafeDumper):
+    """No anchors, and texts of several lines as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _read(file: str) -> tuple[PoolFile, ...]:
+    try:
+        return read_pools(file)
+    except FileError as error:
+        _fail(error.lines)
+
+
+def _offline(read: PoolFile, service_accounts: tuple[str, ...]) -> OfflinePool:
+    settings = ResolutionSettings(allowed_service_accounts=frozenset(service_accounts))
+    pool = offline_pool(read.pool, settings)
+    if pool.errors:
+        _fail(tuple(read.locate(Problem(error.path, error.message)) for error in pool.errors))
+    for warning in pool.warnings:
+        click.echo(f"warning: {read.locate(Problem(warning.path, warning.message))}", err=True)
+    return pool
+
+
+def _fail(lines: tuple[str, ...]) -> NoReturn:
+    for line in lines:
+        click.echo(f"error: {line}", err=True)
+    sys.exit(EXIT_BAD_FILE)
+
+
+def _finish(pools: list[OfflinePool], *, quiet: bool = False) -> None:
+    """Exit with 3 when a tier does not fit; its numbers are said unless they were printed already."""
+    misfits = [message for pool in pools for message in pool.misfits]
+    if misfits:
+        for message in () if quiet else misfits:
+            click.echo(f"error: {message}", err=True)
+        sys.exit(EXIT_DOES_NOT_FIT)

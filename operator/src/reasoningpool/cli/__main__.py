@@ -1,0 +1,5 @@
+"""`python -m reasoningpool.cli`."""
+
+from reasoningpool.cli import main
+
+main()

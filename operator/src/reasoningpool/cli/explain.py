@@ -1,0 +1,64 @@
+"""The sizing in words: every step of the calculation, for people (table) and programs (JSON)."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from reasoningpool.planning.offline import OfflineTier
+from reasoningpool.planning.outcome import fit_message
+from reasoningpool.planning.status import sizing_status
+from reasoningpool.sizing import DoesNotFit, SizingPlan
+
+_WIDTH = 100
+
+
+def as_json(name: str, namespace: str, tiers: tuple[OfflineTier, ...]) -> dict[str, Any]:
+    """`tiers[].sizing` has the keys of `status.tiers[].sizing`; a tier that does not fit has `doesNotFit` instead."""
+    return {"name": name, "namespace": namespace, "tiers": [_tier_json(tier) for tier in tiers]}
+
+
+def _tier_json(tier: OfflineTier) -> dict[str, Any]:
+    answer = tier.sizing
+    entry: dict[str, Any] = {"name": tier.name}
+    if isinstance(answer, SizingPlan):
+        entry["sizing"] = sizing_status(answer).model_dump(by_alias=True, mode="json")
+    else:
+        entry["doesNotFit"] = {
+            "what": answer.what,
+            "neededBytes": answer.needed_bytes,
+            "availableBytes": answer.available_bytes,
+            "missingBytes": answer.missing_bytes,
+            "suggestions": list(answer.suggestions),
+        }
+    return entry | {
+        "steps": [{"name": step.name, "value": step.value, "formula": step.formula} for step in answer.steps],
+        "warnings": list(tier.warnings),
+    }
+
+
+def as_text(name: str, tiers: tuple[OfflineTier, ...]) -> str:
+    """The same for a terminal."""
+    return "\n\n".join(_tier_text(name, tier) for tier in tiers)
+
+
+def _tier_text(name: str, tier: OfflineTier) -> str:
+    answer = tier.sizing
+    lines = [f"{name} / {tier.name}: {tier.summary}"]
+    width = max((len(step.name) for step in answer.steps), default=0)
+    value_width = max((len(step.value) for step in answer.steps), default=0)
+    for step in answer.steps:
+        head = f"  {step.name:<{width}}  {step.value:>{value_width}}  "
+        room = max(30, _WIDTH - len(head))
+        first, *rest = textwrap.wrap(step.formula, room) or [""]
+        lines.append((head + first).rstrip())
+        lines.extend(" " * len(head) + more for more in rest)
+    if isinstance(answer, DoesNotFit):
+        lines.append(textwrap.fill(f"does not fit: {fit_message(answer)}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
+    else:
+        lines.append(
+            f"  => --max-num-seqs {answer.max_num_seqs} (limited by {answer.limited_by}),"
+            f" --max-model-len {answer.max_model_len}"
+        )
+    lines.extend(textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ") for text in tier.warnings)
+    return "\n".join(lines)

@@ -1,0 +1,160 @@
+"""Reading ReasoningPools from files, with the line of everything that is wrong."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from typing_extensions import override
+
+from reasoningpool.api.names import GROUP, KIND
+from reasoningpool.api.resource import Problem, ReasoningPool, SpecError, parse_pool
+
+_PART: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+# A manifest is text of people; more than this is a mistake, and YAML aliases can make little text much.
+_MOST_BYTES: Final = 8 * 1024 * 1024
+
+
+class FileError(Exception):
+    """A file that holds no usable pool; `lines` are complete messages, each with file and line."""
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFile:
+    """One pool of a file: typed, raw, and able to tell the line of a path."""
+
+    pool: ReasoningPool
+    document: Document
+
+    def locate(self, problem: Problem) -> str:
+        """A problem with the file and line where it stands."""
+        return self.document.locate(problem)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is written twice (kubectl silently takes the last one) and times (they are text here)."""
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is written twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document of a file."""
+
+    path: str
+    root: yaml.Node
+    body: Any
+
+    def locate(self, problem: Problem) -> str:
+        """`file:line: path: message`; the line is that of the nearest thing that is written."""
+        return f"{self.path}:{self.line(problem.path)}: {problem}"
+
+    def line(self, path: str) -> int:
+        """Line of a field, or of the part above it that exists."""
+        node, line = self.root, self.root.start_mark.line
+        for name, index in _PART.findall(path):
+            child = _child(node, name, index)
+            if child is None:
+                break
+            line, node = child
+        return line + 1
+
+
+def _child(node: yaml.Node, name: str, index: str) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode) and name:
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == name:
+                return key.start_mark.line, value
+    if isinstance(node, yaml.SequenceNode) and index and int(index) < len(node.value):
+        entry = node.value[int(index)]
+        return entry.start_mark.line, entry
+    return None
+
+
+def read_pools(path: str) -> tuple[PoolFile, ...]:
+    """All pools of a YAML or JSON file (`-`: standard input); other objects in it are passed over.
+
+    Raises:
+        FileError: the file cannot be read, is no YAML, holds no pool, or a pool in it is wrong.
+    """
+    shown, text = _text(path)
+    documents = _documents(shown, text)
+    pools: list[PoolFile] = []
+    wrong: list[str] = []
+    for document in documents:
+        if not isinstance(document.body, Mapping):
+            wrong.append(f"{shown}:{document.root.start_mark.line + 1}: is no Kubernetes object, but {_kind(document.body)}")
+            continue
+        if not _is_pool(document.body):
+            continue
+        try:
+            pools.append(PoolFile(parse_pool(document.body), document))
+        except SpecError as error:
+            wrong.extend(document.locate(problem) for problem in error.problems)
+    if wrong:
+        raise FileError(tuple(wrong))
+    if not pools:
+        raise FileError((f"{shown}: holds no {KIND}",))
+    return tuple(pools)
+
+
+def _is_pool(body: Mapping[str, Any]) -> bool:
+    """Anything that could be meant as a pool counts, so that a typo in kind or apiVersion is reported."""
+    other = body.get("kind") not in {None, KIND} and not str(body.get("apiVersion", "")).startswith(f"{GROUP}/")
+    return not other
+
+
+def _text(path: str) -> tuple[str, str]:
+    shown = "<stdin>" if path == "-" else path
+    try:
+        raw = sys.stdin.buffer.read(_MOST_BYTES + 1) if path == "-" else Path(path).read_bytes()
+        if len(raw) > _MOST_BYTES:
+            raise FileError((f"{shown}: is larger than {_MOST_BYTES // 2**20} MiB",))
+        return shown, raw.decode("utf-8")
+    except OSError as error:
+        raise FileError((f"{shown}: cannot be read: {error.strerror}",)) from None
+    except UnicodeDecodeError as error:
+        raise FileError((f"{shown}: is no UTF-8 text: {error.reason} at byte {error.start}",)) from None
+
+
+def _documents(shown: str, text: str) -> list[Document]:
+    try:
+        roots = [root for root in yaml.compose_all(text, Loader=_Loader) if root is not None]
+        bodies = [body for body in yaml.load_all(text, Loader=_Loader) if body is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise FileError((f"{shown}:{line}: is no YAML: {error.problem or error.context}",)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise FileError((f"{shown}: is no YAML: {error}",)) from None
+    kept = [root for root in roots if not (isinstance(root, yaml.ScalarNode) and root.tag.endswith(":null"))]
+    return [Document(shown, root, body) for root, body in zip(kept, bodies, strict=False)]
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "text", int: "a number", float: "a number", bool: "a truth value"}.get(
+        type(value), type(value).__name__
+    )

@@ -1,0 +1,87 @@
+"""The same plan without a cluster: what `render` and `explain` show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
+from reasoningpool.planning.types import Manifest, Snapshot
+from reasoningpool.render import PoolIdentity, render_pool
+from reasoningpool.resolution.findings import Findings
+from reasoningpool.resolution.resolve import ResolutionSettings, resolve
+from reasoningpool.resolution.types import Finding, Severity
+from reasoningpool.sizing import DoesNotFit, SizingPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineTier:
+    """A tier's calculation."""
+
+    name: str
+    summary: str
+    sizing: SizingPlan | DoesNotFit
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflinePool:
+    """A pool's manifests and calculations; with `errors` both are incomplete."""
+
+    name: str
+    namespace: str
+    manifests: tuple[Manifest, ...]
+    tiers: tuple[OfflineTier, ...]
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
+        """One message for each tier that does not fit."""
+        return tuple(
+            f"{self.name} / {tier.name}: {fit_message(tier.sizing)}"
+            for tier in self.tiers
+            if isinstance(tier.sizing, DoesNotFit)
+        )
+
+
+def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePool:
+    """Resolve, size and render a pool as a cluster that has nothing of it yet would."""
+    effective = resolve(pool, settings)
+    findings = Findings()
+    empty = Snapshot(pool={})
+    outcomes = () if effective.errors else tier_outcomes(pool, effective, empty, findings)
+    found = (*effective.findings, *findings.all())
+    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+    manifests = [*render_pool(identity)] + [m for outcome in outcomes for m in _with_replicas(outcome)]
+    return OfflinePool(
+        name=pool.name,
+        namespace=pool.namespace,
+        manifests=tuple(manifests),
+        tiers=tuple(_tier(outcome) for outcome in outcomes),
+        errors=tuple(f for f in found if f.severity is Severity.ERROR),
+        warnings=tuple(f for f in found if f.severity is Severity.WARNING),
+    )
+
+
+def _with_replicas(outcome: TierOutcome) -> list[Manifest]:
+    """The manifests with the number that the scale field manager applies."""
+    if outcome.tier.replicas is None:
+        return list(outcome.manifests)
+    return [
+        manifest | {"spec": {"replicas": outcome.tier.replicas} | manifest["spec"]}
+        if manifest["kind"] == "StatefulSet"
+        else manifest
+        for manifest in outcome.manifests
+    ]
+
+
+def _tier(outcome: TierOutcome) -> OfflineTier:
+    tier = outcome.tier
+    devices = f"{tier.accelerator.per_replica} x {tier.accelerator.facts.product}"
+    return OfflineTier(
+        name=tier.name,
+        summary=f"{tier.model.id} on {devices}, {tier.workload}",
+        sizing=outcome.sizing,
+        warnings=outcome.warnings,
+    )
