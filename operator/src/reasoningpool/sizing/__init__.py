@@ -1,0 +1,40 @@
+"""The one calculation: from token budgets, model geometry and accelerator to the engine's limits (design section 2).
+
+Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_config` reads a model.
+"""
+
+from reasoningpool.sizing.errors import GeometryError, SizingError
+from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
+from reasoningpool.sizing.plan import plan
+from reasoningpool.sizing.types import (
+    AcceleratorFacts,
+    Change,
+    ConcurrencyPolicy,
+    DoesNotFit,
+    Effort,
+    KVCacheDType,
+    Limit,
+    SizingInput,
+    SizingPlan,
+    Step,
+    TokenQuantiles,
+)
+
+__all__ = [
+    "AcceleratorFacts",
+    "Change",
+    "ConcurrencyPolicy",
+    "DoesNotFit",
+    "Effort",
+    "Geometry",
+    "GeometryError",
+    "KVCacheDType",
+    "Limit",
+    "SizingError",
+    "SizingInput",
+    "SizingPlan",
+    "Step",
+    "TokenQuantiles",
+    "plan",
+    "valid_tensor_parallel_sizes",
+]

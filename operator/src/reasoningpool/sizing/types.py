@@ -168,6 +168,14 @@ class SizingPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of the inputs that fits, in words and as the changed inputs."""
+
+    text: str
+    inputs: SizingInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoesNotFit:
     """The budgets cannot be served: by how much, and the nearest change that would fit."""
 
@@ -177,6 +185,7 @@ class DoesNotFit:
     suggestions: tuple[str, ...]  # nearest change first; says so when nothing on this product fits
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
+    changes: tuple[Change, ...] = ()  # what the suggestions say, as inputs; empty when nothing fits
 
     @property
     def missing_bytes(self) -> int:

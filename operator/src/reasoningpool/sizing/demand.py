@@ -1,0 +1,122 @@
+"""What requests look like: their footprints, and the distribution of tokens they hold while in flight.
+
+A request with prompt p and output o holds p tokens at its start and p + o at its end. Requests seen in
+flight are length-biased (weight o) and at a uniform phase of their growth, so the tokens held are a mixture
+of uniform distributions on [p, p + o] with weights `share * o`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_Z90: Final = NormalDist().inv_cdf(0.9)
+_Z99: Final = NormalDist().inv_cdf(0.99)
+_OUTPUT_POINTS: Final = (24, 16)  # points below and above the 90th percentile
+_PROMPT_POINTS: Final = (6, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffortTokens:
+    """Budgets of one effort with overheads, cut at an explicit maximum length."""
+
+    name: str
+    share: float
+    prompt: int  # with the chat template's tokens
+    output: int
+    lookahead: int
+
+    @property
+    def footprint(self) -> int:
+        """The most tokens a request of this effort has KV for."""
+        return self.prompt + self.output + self.lookahead
+
+
+def effort_tokens(inputs: SizingInput, max_len: int | None) -> tuple[EffortTokens, ...]:
+    """Budgets as the engine enforces them."""
+    out = []
+    for effort in inputs.efforts:
+        prompt = effort.prompt_tokens + inputs.template_overhead_tokens
+        output = effort.output_tokens
+        if max_len is not None:
+            prompt = min(prompt, max_len - 1)
+            output = max(1, min(output, max_len - prompt))
+        out.append(
+            EffortTokens(
+                name=effort.name, share=effort.share, prompt=prompt, output=output, lookahead=inputs.speculative_tokens
+            )
+        )
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentTokens:
+    """Mixture of uniform distributions: weights sum to 1, starts and lengths are tokens."""
+
+    weights: Floats
+    starts: Floats
+    lengths: Floats
+
+    @property
+    def mean(self) -> float:
+        """`E[o (p + o/2)] / E[o]`. One effort with p = 1000 and o = 500: 1,250."""
+        return float(np.dot(self.weights, self.starts + self.lengths / 2))
+
+    @property
+    def longest(self) -> float:
+        """The largest value a request can reach."""
+        return float(np.max(self.starts + self.lengths))
+
+
+def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> ResidentTokens:
+    """The tokens one request in flight holds, over the mix of efforts."""
+    weights: list[Floats] = []
+    starts: list[Floats] = []
+    lengths: list[Floats] = []
+    for effort, own in zip(inputs.efforts, tokens, strict=True):
+        prompt_p, prompt = _points(effort.prompt_distribution, own.prompt, inputs.template_overhead_tokens, _PROMPT_POINTS)
+        output_p, output = _points(effort.output_distribution, own.output, 0, _OUTPUT_POINTS)
+        chance = np.multiply.outer(prompt_p, output_p)
+        weights.append((own.share * chance * output[None, :]).ravel())
+        starts.append(np.repeat(prompt, len(output)) + own.lookahead)
+        lengths.append(np.tile(output, len(prompt)))
+    total = np.concatenate(weights)
+    return ResidentTokens(total / total.sum(), np.concatenate(starts), np.concatenate(lengths))
+
+
+def _points(
+    quantiles: TokenQuantiles | None, budget: int, overhead: int, counts: tuple[int, int]
+) -> tuple[Floats, Floats]:
+    """Probabilities and values of a distribution cut at its budget; the budget itself when nothing is known."""
+    if quantiles is None:
+        return np.ones(1), np.array([float(budget)])
+    below, above = counts
+    edges = np.concatenate([np.linspace(0, 0.9, below + 1), 0.9 + 0.1 * np.linspace(0, 1, above + 1)[1:]])
+    middles = (edges[:-1] + edges[1:]) / 2
+    normal = NormalDist()
+    z = np.array([normal.inv_cdf(float(q)) for q in middles])
+    values = np.exp(_log_quantile(quantiles, z)) + overhead
+    return np.diff(edges), np.clip(values, 1, budget)
+
+
+def _log_quantile(quantiles: TokenQuantiles, z: Floats) -> Floats:
+    """Logarithm of the quantile at normal score z: lognormal through all three quantiles, in two pieces."""
+    p50, p90, p99 = (float(np.log(max(1, q))) for q in (quantiles.p50, quantiles.p90, quantiles.p99))
+    lower, upper = (p90 - p50) / _Z90, (p99 - p90) / (_Z99 - _Z90)
+    result: Floats = np.where(z <= _Z90, p50 + lower * z, p90 + upper * (z - _Z90))
+    return result
+
+
+def largest_effort(inputs: SizingInput) -> Effort:
+    """The effort with the largest budgets."""
+    return max(inputs.efforts, key=lambda e: e.prompt_tokens + e.output_tokens)

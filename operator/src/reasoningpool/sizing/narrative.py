@@ -1,0 +1,199 @@
+"""The calculation in words: the steps `explain` prints, and what a user should be warned of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from reasoningpool.sizing import constants as c
+from reasoningpool.sizing.memory import free_bytes
+from reasoningpool.sizing.solve import Frame, Shortfall, Solution
+from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, Step
+
+_LOW_HEADROOM_BYTES = c.GIB
+_MANY_SEQUENCES = 256
+
+
+def gib(value: int) -> str:
+    """Bytes in GiB, exact bytes when small."""
+    return f"{value / c.GIB:,.2f} GiB" if abs(value) >= c.MIB else f"{value:,} bytes"
+
+
+def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]:
+    """All steps of a plan, in the order of design section 2."""
+    frame, layout = found.frame, found.frame.layout
+    blocks = frame.blocks(found.sequences)
+    limit = _limit_words(found)
+    longest = max(effort.output for effort in frame.efforts)
+    return (
+        *_kv_steps(frame),
+        *_memory_steps(found),
+        Step(
+            name="usable KV tokens",
+            value=f"{(blocks - 1) * layout.block_size:,} tokens",
+            formula=f"({blocks:,} blocks - 1 null block) x {layout.block_size} tokens",
+        ),
+        *_demand_steps(found),
+        Step(name="max_num_seqs", value=f"{found.sequences:,}", formula=limit),
+        Step(
+            name="max_model_len",
+            value=f"{frame.max_model_len:,} tokens",
+            formula="stated"
+            if frame.inputs.max_model_len is not None
+            else f"largest footprint in whole blocks, at most the native context of {frame.inputs.geometry.native_context_tokens:,}",  # noqa: E501
+        ),
+        Step(
+            name="max_num_batched_tokens",
+            value=f"{frame.batched_tokens:,} tokens",
+            formula="stated" if frame.inputs.max_num_batched_tokens is not None else "engine default of this class of device",  # noqa: E501
+        ),
+        Step(
+            name="shutdown timeout",
+            value=f"{shutdown_timeout_s} s",
+            formula=f"{longest:,} tokens x {found.tpot_ms:.1f} ms + {c.DRAIN_MARGIN_S} s, at least {c.MIN_SHUTDOWN_TIMEOUT_S} s",  # noqa: E501
+        ),
+    )
+
+
+def shortfall_steps(short: Shortfall) -> tuple[Step, ...]:
+    """The steps as far as they go."""
+    return (
+        *_kv_steps(short.frame),
+        Step(name="needed", value=gib(short.needed_bytes), formula=short.what),
+        Step(name="available", value=gib(short.available_bytes), formula="per GPU"),
+        Step(
+            name="missing",
+            value=gib(max(0, short.needed_bytes - short.available_bytes)),
+            formula="needed - available",
+        ),
+    )
+
+
+def _kv_steps(frame: Frame) -> Iterator[Step]:
+    geometry, layout, inputs = frame.inputs.geometry, frame.layout, frame.inputs
+    ranks = inputs.tensor_parallel_size
+    layers = layout.full_groups and geometry.full_layers + inputs.speculative_draft_layers
+    if geometry.latent_dim is not None:
+        how = f"{layers} layers x {geometry.latent_dim} latent values, whole on every GPU"
+    else:
+        heads = max(1, geometry.kv_heads // ranks)
+        how = f"2 x {layers} layers x max(1, {geometry.kv_heads} KV heads / {ranks} GPUs) = {heads} x {geometry.head_dim}"
+    yield Step(
+        name="KV bytes per token", value=f"{layout.bytes_per_token:,} bytes", formula=f"{how}, {frame.dtype.value}"
+    )
+    if layout.constant_blocks:
+        kind = "sliding windows" if layout.sliding_groups else "linear-attention state"
+        yield Step(
+            name="constant per request",
+            value=gib(layout.constant_blocks * layout.bytes_per_block),
+            formula=f"{kind}: {layout.constant_blocks} blocks x {layout.bytes_per_block:,} bytes",
+        )
+
+
+def _memory_steps(found: Solution) -> Iterator[Step]:
+    inputs, shares = found.frame.inputs, found.memory
+    if inputs.kv_cache_memory_bytes is not None:
+        yield Step(name="KV pool", value=gib(shares.pool), formula="stated (kvCacheMemory); no memory model")
+        return
+    total = inputs.accelerator.memory_bytes or 0
+    percent = inputs.memory_utilization_permille / 10
+    for name, value, formula in (
+        ("engine's share", shares.requested, f"{gib(total)} of {inputs.accelerator.product} x {percent:g} %"),
+        ("weights", shares.weights, f"per GPU, {inputs.tensor_parallel_size} GPUs per replica"),
+        ("other persistent memory", shares.overhead, "libraries and communication buffers"),
+        ("activation peak", shares.activation, f"{found.frame.batched_tokens:,} batched tokens, {found.sequences:,} sequences"),
+        ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
+        ("reserve", shares.reserve, "safe side of the constants: at least 2.3 GiB + 5 % of the weights beside KV"),
+        ("KV pool", shares.pool, "engine's share - weights - other - activation - graphs - reserve"),
+    ):  # fmt: skip
+        yield Step(name=name, value=gib(value), formula=formula)
+
+
+def _demand_steps(found: Solution) -> Iterator[Step]:
+    frame = found.frame
+    largest = max(frame.efforts, key=lambda effort: effort.footprint)
+    lookahead = f" + lookahead {largest.lookahead}" if largest.lookahead else ""
+    yield Step(
+        name="largest footprint",
+        value=f"{frame.footprint:,} tokens",
+        formula=f"effort {largest.name}: prompt {largest.prompt:,} + thinking and answer {largest.output:,}{lookahead}, in whole blocks",  # noqa: E501
+    )
+    yield Step(
+        name="mean resident",
+        value=f"{found.resident.mean:,.0f} tokens",
+        formula="E[o (p + o/2)] / E[o]: long runs are seen more often, at a uniform phase of their growth",
+    )
+    yield Step(
+        name="sequences in the worst case",
+        value=f"{found.worst_case:,}",
+        formula="every request at the largest footprint at once",
+    )
+
+
+def _limit_words(found: Solution) -> str:
+    inputs = found.frame.inputs
+    match found.limit:
+        case Limit.KV_CACHE | Limit.STATE_SLOTS:
+            what = "state slots" if found.limit is Limit.STATE_SLOTS else "the KV pool"
+            if inputs.policy is ConcurrencyPolicy.WORST_CASE:
+                return f"limited by {what}: no preemption whatever the mix"
+            risk = inputs.preemption_risk_permille / 10
+            return f"limited by {what}: the most with at most {risk:g} % of requests preempted"
+        case Limit.TIME_PER_OUTPUT_TOKEN:
+            return f"limited by the objective of {inputs.time_per_output_token_ms} ms per output token (bandwidth model)"
+        case Limit.ENGINE_CAP:
+            return "limited by the cap for this class of device"
+        case Limit.EXPLICIT:
+            return f"stated; derived was {found.derived:,} ({found.derived_limit.value})"
+        case _:
+            assert_never(found.limit)
+
+
+def solution_warnings(found: Solution) -> tuple[str, ...]:
+    """What a user should know though the plan stands."""
+    return (*found.warnings, *_explicit_warnings(found), *_memory_warnings(found))
+
+
+def _explicit_warnings(found: Solution) -> Iterator[str]:
+    inputs, frame = found.frame.inputs, found.frame
+    if inputs.max_num_seqs is not None and inputs.max_num_seqs > found.derived:
+        yield (
+            f"maxNumSeqs {inputs.max_num_seqs:,} exceeds the derived {found.derived:,} ({found.derived_limit.value}); "
+            f"expect up to {100 * found.overflow:.0f} % of requests preempted at full load"
+        )
+    if inputs.max_model_len is None:
+        return
+    for effort in inputs.efforts:
+        needs = effort.prompt_tokens + inputs.template_overhead_tokens + effort.output_tokens
+        if needs > inputs.max_model_len:
+            yield (
+                f"maxModelLen {inputs.max_model_len:,} is below the {needs:,} tokens of effort {effort.name!r}: "
+                "its longest requests are cut or refused"
+            )
+    if inputs.max_model_len > frame.footprint:
+        yield (
+            f"maxModelLen {inputs.max_model_len:,} exceeds the largest footprint of {frame.footprint:,} tokens: a "
+            "client that ignores the budgets can hold more than was planned for"
+        )
+
+
+def _memory_warnings(found: Solution) -> Iterator[str]:
+    inputs, shares = found.frame.inputs, found.memory
+    total = inputs.accelerator.memory_bytes
+    if total is None:
+        return
+    if inputs.kv_cache_memory_bytes is not None:
+        needed = shares.beside_kv - shares.reserve + shares.pool
+        if needed > free_bytes(total):
+            yield (
+                f"the stated KV pool with weights, activation and graphs comes to about {gib(needed)} of "
+                f"{gib(free_bytes(total))}; the engine does not check this and may run out of memory"
+            )
+        return
+    outside = total - shares.requested
+    wanted = _LOW_HEADROOM_BYTES * (3 if found.sequences >= _MANY_SEQUENCES else 1)
+    if outside < wanted:
+        yield (
+            f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {gib(outside)} outside the "
+            f"engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}"
+        )
