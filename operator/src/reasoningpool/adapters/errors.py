@@ -1,0 +1,171 @@
+"""What the API server's refusals mean for us: retry, report, or accept.
+
+The classes follow what API servers really answer, which is not what the status code alone says: an unknown
+field in a server-side apply is a 500, a group that is not installed is a 404 in plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Status messages are read in `kubectl describe`; one screen line or two is what helps there.
+MAX_MESSAGE_LENGTH: Final = 512
+_MAX_CAUSES: Final = 3
+_MAX_CAUSE_LENGTH: Final = 240
+
+_TYPED_PATCH: Final = "failed to create typed patch object"
+_UNKNOWN_RESOURCE: Final = "the server could not find the requested resource"
+# The immutable-field message of volumeClaimTemplates carries a Go dump of the whole list.
+_GO_DUMP: Final = re.compile(r"Invalid value: .*?(field is immutable.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of `details.causes` of a Kubernetes Status."""
+
+    reason: str
+    field: str
+    message: str
+
+
+class KubeError(Exception):
+    """A request the API server did not carry out."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        causes: tuple[Cause, ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.causes = causes
+        self.retry_after = retry_after
+
+
+class Permanent(KubeError):  # noqa: N818 - a kind of answer, not an error of ours
+    """The request is wrong and stays wrong until it, or the object, changes."""
+
+    @property
+    def immutable(self) -> bool:
+        """Whether the refusal is about a field that cannot change on an existing object."""
+        return self.status == 422 and any(
+            "is immutable" in cause.message or "updates to statefulset spec" in cause.message for cause in self.causes
+        )
+
+
+class NotInstalled(Permanent):
+    """The cluster does not serve this kind at all."""
+
+
+class Forbidden(KubeError):  # noqa: N818
+    """RBAC or an admission policy says no; only a person can change that."""
+
+    @property
+    def namespace_terminating(self) -> bool:
+        """Whether the namespace is going away, which answers every create with 403."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
+
+
+class NotFound(KubeError):  # noqa: N818
+    """The object or its namespace is not there."""
+
+
+class Conflict(KubeError):  # noqa: N818
+    """The object is not the one that was read, exists already, or a field belongs to somebody else."""
+
+    @property
+    def already_exists(self) -> bool:
+        """Whether a create met an object of that name."""
+        return self.reason == "AlreadyExists"
+
+    @property
+    def field_managers(self) -> tuple[Cause, ...]:
+        """The fields that other managers own, when that is what the conflict is about."""
+        return tuple(cause for cause in self.causes if cause.reason == "FieldManagerConflict")
+
+
+class Transient(KubeError):  # noqa: N818
+    """Worth another try later: overload, a server on its way up or down."""
+
+
+class Unreachable(Transient):
+    """No answer came at all; the next request will hardly fare better."""
+
+
+def classify(
+    status: int, body: Mapping[str, Any] | None, text: str = "", retry_after: float | None = None
+) -> KubeError:
+    """The error for an answer of 300 and above; `body` is None when the answer was not JSON."""
+    if body is None:
+        if status == 404:
+            return NotInstalled("the cluster does not serve this kind", status=404, reason="NotInstalled")
+        body = {"message": text}
+    causes = _causes(body)
+    raw = str(body.get("message") or f"HTTP {status}")
+    kind = _class_of(status, raw)
+    reason = str(body.get("reason") or "")
+    return kind(describe(raw, causes), status=status, reason=reason, causes=causes, retry_after=retry_after)
+
+
+def _class_of(status: int, raw_message: str) -> type[KubeError]:
+    match status:
+        case 404 if _UNKNOWN_RESOURCE in raw_message:
+            return NotInstalled
+        case 404 | 410:
+            return NotFound
+        case 403:
+            return Forbidden
+        case 409:
+            return Conflict
+        case 500 if raw_message.startswith(_TYPED_PATCH):
+            return Permanent
+        case 401 | 408 | 429:
+            return Transient
+        case _ if 400 <= status < 500:
+            return Permanent
+        case _:
+            return Transient
+
+
+def _causes(body: Mapping[str, Any]) -> tuple[Cause, ...]:
+    details = body.get("details") or {}
+    return tuple(
+        Cause(str(cause.get("reason") or ""), str(cause.get("field") or ""), str(cause.get("message") or ""))
+        for cause in details.get("causes") or ()
+    )
+
+
+def describe(message: str, causes: tuple[Cause, ...]) -> str:
+    """A message short enough for a condition: the first causes with their fields, without value dumps."""
+    telling = [cause for cause in causes if cause.message and cause.field not in {"", "<nil>"}]
+    if not telling:
+        return shorten(message)
+    parts = [
+        shorten(f"{cause.field.lstrip('.')}: {_plain(cause.message)}", _MAX_CAUSE_LENGTH)
+        for cause in telling[:_MAX_CAUSES]
+    ]
+    if len(telling) > _MAX_CAUSES:
+        parts.append(f"and {len(telling) - _MAX_CAUSES} more")
+    return shorten("; ".join(parts))
+
+
+def _plain(message: str) -> str:
+    return _GO_DUMP.sub(r"\1", message)
+
+
+def shorten(text: str, limit: int = MAX_MESSAGE_LENGTH) -> str:
+    """One line of at most `limit` characters, cut in the middle so that both ends can be read."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    tail = limit // 3
+    return f"{line[: limit - tail - 5]} ... {line[-tail:]}"

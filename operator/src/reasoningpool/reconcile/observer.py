@@ -1,0 +1,176 @@
+"""Keeps store and tasks true to the cluster where watches alone cannot: at the start, and after gaps.
+
+A watch that starts anew does not say what was deleted in between, and one that is open but silent says nothing
+at all. So everything is listed once in full before any pool is touched, and compared by metadata from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reasoningpool.adapters.errors import KubeError, NotFound, NotInstalled
+from reasoningpool.adapters.gate import Priority
+from reasoningpool.adapters.kube import Kube
+from reasoningpool.api import names
+from reasoningpool.planning.types import Manifest, ObjectKey
+from reasoningpool.reconcile.pools import Pools
+from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of
+
+log = logging.getLogger(__name__)
+
+SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+_FIRST_RETRY_SECONDS: Final = 1.0
+_MAX_RETRY_SECONDS: Final = 30.0
+# What a watch may still be about to deliver when a list shows it.
+_LAG_SECONDS: Final = 3.0
+
+
+@dataclass(slots=True)
+class Drift:
+    """What a comparison found that the watches had not told."""
+
+    missed: int = 0
+    ghosts: int = 0
+
+
+class Observer:
+    """Lists for one namespace, several, or (None) the whole cluster."""
+
+    def __init__(self, kube: Kube, store: Store, pools: Pools, namespaces: tuple[str, ...] | None) -> None:
+        self._kube = kube
+        self._store = store
+        self._pools = pools
+        self._scopes: tuple[str | None, ...] = namespaces if namespaces is not None else (None,)
+        # Why the first list is not in yet, for the readiness endpoint.
+        self.trouble = "listing the objects of all pools"
+
+    async def first_list(self) -> None:
+        """List until it succeeds; then the store is whole and the pools' tasks may work."""
+        delay = _FIRST_RETRY_SECONDS
+        while not self._store.synced:
+            try:
+                await self._list_children()
+                await self._list_pools()
+            except NotInstalled:
+                self.trouble = f"the CustomResourceDefinition {names.PLURAL}.{names.GROUP} is not installed"
+                log.warning("%s; waiting for it", self.trouble)
+            except KubeError as error:
+                self.trouble = error.message
+                log.warning("listing failed, next try in %.0f s: %s", delay, error.message)
+            else:
+                self._store.synced, self.trouble = True, ""
+                log.info("%d pools and %d objects of theirs found", len(self._pools), self._store.count())
+                self._pools.start()
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
+
+    async def run(self, interval: float) -> None:
+        """Compare for ever."""
+        while True:
+            await asyncio.sleep(interval * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, no secret
+            try:
+                await self.compare()
+            except KubeError as error:
+                log.warning("comparing with the cluster failed: %s", error.message)
+
+    async def compare(self) -> Drift:
+        """List metadata only, and mend what differs: deleted objects are dropped, missed changes read."""
+        drift = Drift()
+        for api_version, kind in WATCHED_KINDS:
+            await self._compare_kind(api_version, kind, drift)
+        await self._compare_pools(drift)
+        if drift.missed or drift.ghosts:
+            log.warning("watches had missed %d changes and %d deletions", drift.missed, drift.ghosts)
+        return drift
+
+    # -- in full ---------------------------------------------------------------------------------------------------
+
+    async def _list_children(self) -> None:
+        for api_version, kind in WATCHED_KINDS:
+            for scope in self._scopes:
+                async for page in self._kube.pages(api_version, kind, namespace=scope, label_selector=SELECTOR):
+                    for item in page.items:
+                        self._store.upsert(item, notify=False)
+
+    async def _list_pools(self) -> None:
+        for scope in self._scopes:
+            async for page in self._kube.pages(names.API_VERSION, names.KIND, namespace=scope):
+                for item in page.items:
+                    self._pools.seen(item)
+
+    # -- by metadata -----------------------------------------------------------------------------------------------
+
+    async def _compare_kind(self, api_version: str, kind: str, drift: Drift) -> None:
+        for scope in self._scopes:
+            listed, version = await self._metadata(api_version, kind, scope, SELECTOR)
+            uids = {item["metadata"]["uid"] for item in listed}
+            for pool, key, record in tuple(self._store.known(api_version, kind)):
+                in_scope = scope is None or key.namespace == scope
+                if in_scope and record.uid not in uids and record.version <= version:
+                    drift.ghosts += 1
+                    self._store.remove(pool, key, record.uid)
+            behind = [item for item in listed if self._is_behind(item)]
+            if behind:
+                await asyncio.sleep(_LAG_SECONDS)
+                await self._catch_up([item for item in behind if self._is_behind(item)], drift)
+
+    def _is_behind(self, item: Manifest) -> bool:
+        pool = pool_of(item)
+        if pool is None:
+            return False
+        record = self._store.record(pool, ObjectKey.of(item))
+        return record is None or record.version < int(item["metadata"]["resourceVersion"])
+
+    async def _catch_up(self, behind: Iterable[Manifest], drift: Drift) -> None:
+        for item in behind:
+            try:
+                live = await self._kube.get(ObjectKey.of(item), priority=Priority.BACKGROUND)
+            except NotFound:
+                continue
+            if self._store.upsert(live):
+                drift.missed += 1
+
+    async def _compare_pools(self, drift: Drift) -> None:
+        for scope in self._scopes:
+            known = {name for name, _ in self._pools.names() if scope is None or name.namespace == scope}
+            started = time.monotonic()
+            listed, _ = await self._metadata(names.API_VERSION, names.KIND, scope, "")
+            there = {PoolName(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed}
+            for name in known - there:
+                self._pools.wake(name, urgent=True)  # its GET decides
+            uids = dict(self._pools.names())
+            for item in listed:
+                meta = item["metadata"]
+                name = PoolName(meta["namespace"], meta["name"])
+                if uids.get(name) != meta["uid"] and not meta.get("deletionTimestamp"):
+                    drift.missed += 1
+                    with contextlib.suppress(NotFound):
+                        self._pools.seen(await self._kube.get(ObjectKey(names.API_VERSION, names.KIND, *name)))
+            log.debug("compared %d pools in %.1f s", len(listed), time.monotonic() - started)
+
+    async def _metadata(
+        self, api_version: str, kind: str, scope: str | None, selector: str
+    ) -> tuple[list[Manifest], int]:
+        items: list[Manifest] = []
+        version = 0
+        async for page in self._kube.pages(
+            api_version, kind, namespace=scope, label_selector=selector, metadata_only=True
+        ):
+            items += [_essence(item) for item in page.items]
+            version = version or int(page.version or 0)
+        return items, version
+
+
+def _essence(item: Manifest) -> Manifest:
+    # managedFields are most of an object's metadata, and a list may be of ten thousand objects.
+    wanted = ("uid", "name", "namespace", "resourceVersion", "labels", "deletionTimestamp")
+    meta = {field: item["metadata"][field] for field in wanted if field in item["metadata"]}
+    return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": meta}

@@ -1,0 +1,275 @@
+"""One pool's task: wake, read, plan, carry out, sleep. Level-triggered; nothing in it knows what woke it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled, Permanent, Transient
+from reasoningpool.adapters.gate import Priority
+from reasoningpool.adapters.kube import Kube
+from reasoningpool.api import names
+from reasoningpool.planning.types import EventNote, LogWanted, Manifest, ObjectKey, Plan, PodLog, Snapshot
+from reasoningpool.reconcile.events import Events
+from reasoningpool.reconcile.executor import Executor, NotLeading
+from reasoningpool.reconcile.memory import LogRead, PoolMemory
+from reasoningpool.reconcile.store import PoolName, Store
+
+log = logging.getLogger(__name__)
+
+_LOG_LINES: Final = 60
+_LOG_BYTES: Final = 16_384
+# A crash-looping container writes a new log at every restart; reading each of them says nothing new.
+_LOG_AGAIN_SECONDS: Final = 30.0
+
+
+class Planner(Protocol):
+    """`reasoningpool.planning.plan` with its settings bound."""
+
+    def __call__(self, snapshot: Snapshot, *, now: datetime) -> Plan: ...
+
+
+class FailurePlanner(Protocol):
+    """`reasoningpool.planning.plan_failure`: the status that tells of an unexpected exception of ours."""
+
+    def __call__(self, snapshot: Snapshot, error: str, *, now: datetime) -> Plan: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """All waits of a pool's task, in seconds."""
+
+    resync: float = 300.0
+    # After a change of the pool: long enough for `kubectl apply` of several objects, too short to be felt.
+    settle: float = 0.05
+    # Between two cycles that only children called for; a rollout's pods report many times a second.
+    gap: float = 0.5
+    first_backoff: float = 1.0
+    max_backoff: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What every pool's task shares."""
+
+    kube: Kube
+    store: Store
+    executor: Executor
+    events: Events
+    planner: Planner
+    plan_failure: FailurePlanner
+    may_write: Callable[[], bool] = lambda: True
+    timing: Timing = Timing()
+
+
+class Gone(Exception):  # noqa: N818
+    """The pool is deleted, being deleted, or another one bears its name."""
+
+
+class PoolTask:
+    """The life of one pool, by uid. `run` ends when the pool is gone."""
+
+    def __init__(self, name: PoolName, uid: str, tools: Tools) -> None:
+        self.name = name
+        self.uid = uid
+        self.cycles = 0
+        self._tools = tools
+        self._memory = PoolMemory()
+        self._wake = asyncio.Event()
+        self._urgent = False
+        self._alarm = False
+        self._errors = 0
+        self._log = logging.LoggerAdapter(log, {"pool_namespace": name.namespace, "pool": name.name})
+
+    def wake(self, *, urgent: bool) -> None:
+        """Run a cycle soon. `urgent`: the pool itself changed, which also ends a back-off."""
+        self._urgent = self._urgent or urgent
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Cycle until the pool is gone."""
+        while True:
+            self._wake.clear()
+            self._urgent = False
+            try:
+                delay = await self._cycle()
+                self._errors = 0
+            except (Gone, NotFound):
+                break
+            except NotLeading:
+                self._log.debug("not leading any more; nothing is written")
+                delay = self._tools.timing.resync
+            except KubeError as error:
+                delay = self._backoff(error.retry_after)
+                self._tell(error, delay)
+            except Exception as error:
+                delay = self._backoff(None)
+                self._log.exception("reconciling failed unexpectedly; next try in %.0f s", delay)
+                await self._tell_status(type(error).__name__)
+            await self._sleep(delay)
+        self._tools.events.forget(self.uid)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def _sleep(self, delay: float) -> None:
+        """Until woken or until `delay` is over, then a moment more, so that changes that come together count once."""
+        timing, ended = self._tools.timing, time.monotonic()
+        self._alarm = False
+        alarm = asyncio.get_running_loop().call_later(delay, self.wake_by_clock)
+        try:
+            while True:
+                await self._wake.wait()
+                if self._alarm or self._urgent or not self._errors:
+                    break
+                self._wake.clear()  # backing off: events of children do not shorten it
+        finally:
+            alarm.cancel()
+        if self._urgent:
+            await asyncio.sleep(timing.settle)
+        elif not self._alarm:
+            await self._rest(ended + timing.gap)
+
+    async def _rest(self, until: float) -> None:
+        """Wait out the gap between cycles, less if the pool itself changes meanwhile."""
+        while (left := until - time.monotonic()) > 0 and not self._urgent:
+            await asyncio.sleep(min(left, self._tools.timing.settle))
+
+    def wake_by_clock(self) -> None:
+        """The resync, the requeue or the end of a back-off is due."""
+        self._alarm = True
+        self._wake.set()
+
+    def _backoff(self, retry_after: float | None) -> float:
+        timing = self._tools.timing
+        self._errors += 1
+        delay = min(timing.max_backoff, timing.first_backoff * 2.0 ** min(self._errors - 1, 20))
+        return max(delay * random.uniform(0.8, 1.2), retry_after or 0.0)  # noqa: S311 - spreads load, no secret
+
+    def _tell(self, error: KubeError, delay: float) -> None:
+        if isinstance(error, Forbidden):
+            self._log.error("%s; grant it to the operator's service account. Next try in %.0f s", error.message, delay)
+        elif isinstance(error, Permanent):
+            self._log.error("the API server refuses what the operator sends: %s. Next try in %.0f s", error, delay)
+        else:
+            self._log.warning("%s (HTTP %s); next try in %.1f s", error.message, error.status or "-", delay)
+
+    # -- working ---------------------------------------------------------------------------------------------------
+
+    async def _cycle(self) -> float:
+        """One look at the world and what follows from it; answers the seconds until the next look."""
+        self.cycles += 1
+        tools, memory = self._tools, self._memory
+        pool = await self._read()
+        snapshot = self._snapshot(pool)
+        plan = tools.planner(snapshot, now=datetime.now(UTC))
+        report = await tools.executor.carry_out(self.name, plan, memory)
+        notes = plan.events
+        news = await self._read_logs(plan.logs_wanted)
+        if news or report.failures != snapshot.failures:
+            # Status should tell of what this very cycle found out.
+            planned, plan = plan, tools.planner(self._snapshot(pool), now=datetime.now(UTC))
+            notes += tuple(note for note in plan.events if note not in notes)
+            if (planned.applies, planned.prunes) != (plan.applies, plan.prunes):
+                self.wake(urgent=False)
+        if plan.status is not None:
+            await tools.executor.apply_status(pool, plan.status, memory)
+        await self._send_events(pool, notes)
+        if report.transient:
+            for error in report.transient[1:]:
+                self._log.debug("also: %s", error.message)
+            first = report.transient[0]
+            # A child's 404 (its namespace is going away) is not the pool's.
+            raise Transient(first.message, status=404) if isinstance(first, NotFound) else first
+        return self._next_look(plan)
+
+    async def _send_events(self, pool: Manifest, notes: tuple[EventNote, ...]) -> None:
+        if self._tools.may_write():
+            await self._tools.events.send(pool, notes)
+
+    def _next_look(self, plan: Plan) -> float:
+        resync = self._tools.timing.resync * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, no secret
+        return resync if plan.requeue_after_seconds is None else min(resync, plan.requeue_after_seconds)
+
+    async def _read(self) -> Manifest:
+        key = ObjectKey(names.API_VERSION, names.KIND, self.name.namespace, self.name.name)
+        try:
+            pool = await self._tools.kube.get(key, priority=Priority.URGENT)
+        except NotInstalled as error:  # the CRD was removed, and every pool with it
+            raise Gone from error
+        meta = pool["metadata"]
+        if meta["uid"] != self.uid or meta.get("deletionTimestamp"):
+            raise Gone
+        if meta["generation"] != self._memory.generation:
+            self._memory.generation = meta["generation"]
+            self._memory.refused.clear()
+        return pool
+
+    def _snapshot(self, pool: Manifest) -> Snapshot:
+        store = self._tools.store
+        return Snapshot(
+            pool=pool,
+            children=store.children(self.name),
+            pods=store.pods(self.name),
+            logs={uid: read.log for uid, read in self._memory.logs.items()},
+            failures=self._memory.failures(),
+        )
+
+    async def _read_logs(self, wanted: tuple[LogWanted, ...]) -> bool:
+        """Read the log ends that planning asks for; True when one of them is news."""
+        memory, news = self._memory, False
+        for uid, read in tuple(memory.logs.items()):
+            if self._is_outdated(read):
+                del memory.logs[uid]
+        for item in wanted:
+            known = memory.logs.get(item.pod_uid)
+            if known is not None and (known.log.container, known.log.previous) == (item.container, item.previous):
+                continue
+            pod = ObjectKey("v1", "Pod", item.namespace, item.pod)
+            record = self._tools.store.record(self.name, pod)
+            text = await self._log_end(item)
+            log_end = PodLog(container=item.container, previous=item.previous, text=text)
+            news = news or known is None or known.log != log_end
+            version = record.version if record is not None else 0
+            memory.logs[item.pod_uid] = LogRead(pod, item.pod_uid, version, time.monotonic(), log_end)
+        return news
+
+    def _is_outdated(self, read: LogRead) -> bool:
+        record = self._tools.store.record(self.name, read.pod)
+        if record is None or record.uid != read.uid:
+            return True
+        return record.version != read.pod_version and time.monotonic() - read.at >= _LOG_AGAIN_SECONDS
+
+    async def _log_end(self, item: LogWanted) -> str:
+        try:
+            return await self._tools.kube.pod_log(
+                item.namespace,
+                item.pod,
+                item.container,
+                previous=item.previous,
+                lines=_LOG_LINES,
+                limit_bytes=_LOG_BYTES,
+            )
+        except KubeError as error:  # a container that never ran has no log, and that is no fault of ours
+            self._log.debug("no log of %s/%s: %s", item.pod, item.container, error.message)
+            return ""
+
+    async def _tell_status(self, error: str) -> None:
+        """Put an exception of ours into the status, as far as that works."""
+        tools = self._tools
+        try:
+            pool = await self._read()
+            snapshot = self._snapshot(pool)
+            plan = tools.plan_failure(snapshot, error, now=datetime.now(UTC))
+            if plan.status is not None:
+                await tools.executor.apply_status(pool, plan.status, self._memory)
+            await self._send_events(pool, plan.events)
+        except (KubeError, Gone, NotLeading) as also:
+            self._log.debug("the failure could not be put into the status: %r", also)
+        except Exception:
+            self._log.exception("the failure could not be put into the status")

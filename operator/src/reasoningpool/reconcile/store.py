@@ -1,0 +1,164 @@
+"""The children and pods of all pools as last seen, fed by watches, by lists, and by the answers to our own applies.
+
+Objects are kept as compressed JSON: whole, since planning decides what it needs, and small, since a thousand
+pools have some ten thousand of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from reasoningpool.api import names
+from reasoningpool.planning.types import OWNED_KINDS, Manifest, ObjectKey
+from reasoningpool.reconcile.shape import shape
+
+POD: Final = ("v1", "Pod")
+WATCHED_KINDS: Final = (*((api_version, kind) for api_version, kind, _ in OWNED_KINDS), POD)
+
+# An answer to an apply may arrive after the watch has already said that the object is gone.
+_REMEMBER_DELETED: Final = 4096
+_REMEMBER_DELETED_SECONDS: Final = 120.0
+
+
+class PoolName(NamedTuple):
+    """A pool by name; which uid bears the name is found out by reading it."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Record:
+    """What is kept of one object."""
+
+    uid: str
+    version: int
+    shape: bytes
+    replicas: int | None
+    deleting: bool
+    packed: bytes
+    seen_at: float
+
+    def manifest(self) -> Manifest:
+        """The object itself, without managedFields."""
+        loaded: Manifest = json.loads(zlib.decompress(self.packed))
+        return loaded
+
+
+class Store:
+    """Objects by pool. `on_change` is told the pool and the kind of each object that was added, changed or removed."""
+
+    def __init__(self, on_change: Callable[[PoolName, str], None] | None = None) -> None:
+        self._pools: dict[PoolName, dict[ObjectKey, Record]] = {}
+        self._deleted: OrderedDict[str, float] = OrderedDict()
+        self._on_change = on_change or (lambda _pool, _kind: None)
+        self.synced = False
+
+    def upsert(self, live: Mapping[str, Any], *, notify: bool = True) -> bool:
+        """Take in an object as seen; False when it was known already, is older than what is known, or not ours.
+
+        `notify=False` is for the answers to our own applies, which are no news to the pool that sent them.
+        """
+        pool = pool_of(live)
+        if pool is None:
+            return False
+        meta = live["metadata"]
+        key, uid, version = ObjectKey.of(live), meta["uid"], _version(meta)
+        known = self._pools.get(pool, {}).get(key)
+        if known is not None and version <= known.version:
+            return False
+        if uid in self._deleted:
+            return False
+        record = Record(
+            uid=uid,
+            version=version,
+            shape=shape(live),
+            replicas=(live.get("spec") or {}).get("replicas") if key.kind == "StatefulSet" else None,
+            deleting=bool(meta.get("deletionTimestamp")),
+            packed=_pack(live),
+            seen_at=time.monotonic(),
+        )
+        self._pools.setdefault(pool, {})[key] = record
+        if notify:
+            self._on_change(pool, key.kind)
+        return True
+
+    def remove(self, pool: PoolName, key: ObjectKey, uid: str) -> bool:
+        """Forget an object that is gone; an object of the same name with another uid stays."""
+        self._remember_deleted(uid)
+        objects = self._pools.get(pool, {})
+        known = objects.get(key)
+        if known is None or known.uid != uid:
+            return False
+        del objects[key]
+        if not objects:
+            del self._pools[pool]
+        self._on_change(pool, key.kind)
+        return True
+
+    def record(self, pool: PoolName, key: ObjectKey) -> Record | None:
+        """What is known of one object."""
+        return self._pools.get(pool, {}).get(key)
+
+    def children(self, pool: PoolName) -> tuple[Manifest, ...]:
+        """Every object of the pool but its pods, in a stable order."""
+        return tuple(self._manifests(pool, pods=False))
+
+    def pods(self, pool: PoolName) -> tuple[Manifest, ...]:
+        """The pool's pods, in a stable order."""
+        return tuple(self._manifests(pool, pods=True))
+
+    def known(self, api_version: str, kind: str) -> Iterator[tuple[PoolName, ObjectKey, Record]]:
+        """Everything known of one kind."""
+        for pool, objects in self._pools.items():
+            for key, record in objects.items():
+                if key.kind == kind and key.api_version == api_version:
+                    yield pool, key, record
+
+    def count(self) -> int:
+        """How many objects are kept."""
+        return sum(len(objects) for objects in self._pools.values())
+
+    def _manifests(self, pool: PoolName, *, pods: bool) -> Iterable[Manifest]:
+        objects = self._pools.get(pool, {})
+        return (objects[key].manifest() for key in sorted(objects) if (key.kind == POD[1]) is pods)
+
+    def _remember_deleted(self, uid: str) -> None:
+        now = time.monotonic()
+        self._deleted[uid] = now
+        while self._deleted:
+            oldest = next(iter(self._deleted))
+            if len(self._deleted) <= _REMEMBER_DELETED and now - self._deleted[oldest] < _REMEMBER_DELETED_SECONDS:
+                break
+            del self._deleted[oldest]
+
+
+def pool_of(live: Mapping[str, Any]) -> PoolName | None:
+    """The pool whose label the object carries."""
+    meta = live["metadata"]
+    name = (meta.get("labels") or {}).get(names.LABEL_POOL)
+    return PoolName(meta.get("namespace") or "", name) if name else None
+
+
+def is_watched(key: ObjectKey) -> bool:
+    """Whether changes of this kind reach the store by themselves."""
+    return (key.api_version, key.kind) in WATCHED_KINDS
+
+
+def _version(meta: Mapping[str, Any]) -> int:
+    # Resource versions are decimal numbers that grow (promised by Kubernetes since 1.35, true of etcd ever since).
+    try:
+        return int(meta.get("resourceVersion") or 0)
+    except ValueError:
+        return time.monotonic_ns()
+
+
+def _pack(live: Mapping[str, Any]) -> bytes:
+    meta = {field: value for field, value in live["metadata"].items() if field != "managedFields"}
+    return zlib.compress(json.dumps({**live, "metadata": meta}, separators=(",", ":")).encode(), 1)

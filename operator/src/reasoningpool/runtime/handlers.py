@@ -1,0 +1,130 @@
+"""The only module that knows kopf: it watches and hands on what it sees, and writes nothing.
+
+`on.event` is the one kind of handler that leaves no finalizer and no annotation on an object. kopf's peering,
+its scanning of CRDs and namespaces and its posting of events stay off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import kopf
+
+from reasoningpool.adapters.kube import Kube, collection_path
+from reasoningpool.api import names
+from reasoningpool.planning.types import ObjectKey
+from reasoningpool.reconcile.observer import SELECTOR
+from reasoningpool.reconcile.pools import Pools
+from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of
+from reasoningpool.runtime.heartbeat import WATCH_SILENCE_SECONDS, Heartbeats
+
+log = logging.getLogger(__name__)
+
+_LIST_PAGE: Final = 250
+_MAX_BACKOFF_SECONDS: Final = 10.0
+
+
+class _Backoffs:
+    """Delays without end: an API server that is away for long is waited for, not a reason to die."""
+
+    def __iter__(self) -> Iterator[float]:
+        delay = 0.5
+        while True:
+            yield delay
+            delay = min(delay * 2, _MAX_BACKOFF_SECONDS)
+
+
+class Watcher:
+    """kopf, reduced to lists and watches."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        pools: Pools,
+        heartbeats: Heartbeats,
+        *,
+        namespaces: tuple[str, ...] | None,
+        on_stop: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._pools = pools
+        self._heartbeats = heartbeats
+        self._namespaces = namespaces
+        self._on_stop = on_stop
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch until `stop` is set or a signal comes."""
+        kinds = ((names.API_VERSION, names.KIND), *WATCHED_KINDS)
+        scopes: tuple[str | None, ...] = self._namespaces if self._namespaces is not None else (None,)
+        self._heartbeats.expect(collection_path(*kind, scope) for kind in kinds for scope in scopes)
+        await kopf.operator(
+            registry=self._registry(),
+            settings=_settings(),
+            standalone=True,
+            clusterwide=self._namespaces is None,
+            namespaces=self._namespaces or (),
+            stop_flag=stop,
+        )
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.AiohttpSession:  # noqa: ANN401 - kopf's keyword arguments
+            await self._kube.relogin()
+            session = self._kube.watch_session(self._heartbeats.response_class())
+            return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
+
+        @kopf.on.cleanup(registry=registry)
+        async def cleanup(**_: Any) -> None:  # noqa: ANN401
+            await self._on_stop()
+
+        @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+        async def on_pool(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401
+            self.pool_event(event["type"], dict(event["object"]))
+
+        for api_version, kind in WATCHED_KINDS:
+            group, _slash, version = api_version.rpartition("/")
+
+            @kopf.on.event(group, version, kind=kind, id=f"on_{kind.lower()}", registry=registry)
+            async def on_child(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401
+                self.child_event(event["type"], dict(event["object"]))
+
+        return registry
+
+    def pool_event(self, what: str | None, pool: dict[str, Any]) -> None:
+        """A pool was seen, changed or deleted."""
+        meta = pool["metadata"]
+        if what == "DELETED":
+            self._pools.gone(PoolName(meta["namespace"], meta["name"]), meta["uid"])
+        else:
+            self._pools.seen(pool)
+
+    def child_event(self, what: str | None, child: dict[str, Any]) -> None:
+        """A child or pod was seen, changed or deleted."""
+        if what != "DELETED":
+            self._store.upsert(child)
+        elif (pool := pool_of(child)) is not None:
+            self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"])
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
+    settings.watching.server_timeout = 300.0
+    settings.watching.connect_timeout = 10.0
+    settings.watching.chunk_size = _LIST_PAGE
+    settings.networking.request_timeout = 30.0
+    settings.networking.connect_timeout = 10.0
+    settings.networking.error_backoffs = _Backoffs()
+    settings.queueing.idle_timeout = 0.5
+    for _, kind in WATCHED_KINDS:
+        settings.watching.label_selectors[f"{kind.lower()}s"] = SELECTOR
+    return settings
