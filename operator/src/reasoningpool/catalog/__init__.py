@@ -1,11 +1,14 @@
-"""Catalogs of accelerators and models: data files with a source for each figure, read once."""
+"""Catalogs of accelerators, models and parsers: data files with a source for each figure, read once."""
 
 from reasoningpool.catalog.load import (
-    UnknownEntryError,
     accelerators,
     find_accelerator,
     find_model,
     models,
+    parser_enforces_budgets,
+    parser_since,
+    suggest_accelerators,
+    suggest_models,
 )
 from reasoningpool.catalog.types import AcceleratorEntry, ModelEntry, Source
 
@@ -13,9 +16,12 @@ __all__ = [
     "AcceleratorEntry",
     "ModelEntry",
     "Source",
-    "UnknownEntryError",
     "accelerators",
     "find_accelerator",
     "find_model",
     "models",
+    "parser_enforces_budgets",
+    "parser_since",
+    "suggest_accelerators",
+    "suggest_models",
 ]

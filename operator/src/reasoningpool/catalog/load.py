@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import yaml
 
@@ -19,16 +19,7 @@ _GPU_LABEL: Final = "nvidia.com/gpu.product"
 _SUGGESTIONS: Final = 3
 _CUTOFF: Final = 0.5
 _SHORTEST_PART: Final = 2  # characters of a name that may stand for it
-_Entry = TypeVar("_Entry")
-
-
-class UnknownEntryError(LookupError):
-    """A name the catalog does not have; `suggestions` are the nearest ones it has."""
-
-    def __init__(self, message: str, *, name: str, suggestions: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.name = name
-        self.suggestions = suggestions
+_LONGEST_NAME: Final = 200  # what is compared of a name
 
 
 @cache
@@ -50,30 +41,59 @@ def models() -> Mapping[str, ModelEntry]:
     return MappingProxyType(found)
 
 
-def find_accelerator(name: str) -> AcceleratorEntry:
-    """The accelerator of this name (upper and lower case alike). Raises `UnknownEntryError`."""
-    return _find(name, accelerators(), "accelerator", "describe it under accelerator.custom")
+def find_accelerator(name: str) -> AcceleratorEntry | None:
+    """The accelerator of this name, upper and lower case alike."""
+    return accelerators().get(_folded(accelerators()).get(_fold(name), ""))
 
 
-def find_model(identifier: str) -> ModelEntry:
-    """The model of this id (upper and lower case alike). Raises `UnknownEntryError`."""
-    return _find(identifier, models(), "model", "give the text of its config.json in model.configJSON")
+def find_model(identifier: str) -> ModelEntry | None:
+    """The model of this id, upper and lower case alike."""
+    return models().get(_folded(models()).get(_fold(identifier), ""))
 
 
-def _find(name: str, entries: Mapping[str, _Entry], kind: str, otherwise: str) -> _Entry:
-    folded = {key.lower(): key for key in entries}
-    key = folded.get(name.strip().lower())
-    if key is not None:
-        return entries[key]
-    near = _near(name, folded)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    message = f"the catalog has no {kind} {name[:100]!r}{hint} Otherwise {otherwise}."
-    raise UnknownEntryError(message, name=name, suggestions=near)
+def suggest_accelerators(name: str) -> tuple[str, ...]:
+    """The catalog's accelerators nearest to a name it does not have."""
+    return _near(name, _folded(accelerators()))
+
+
+def suggest_models(identifier: str) -> tuple[str, ...]:
+    """The catalog's models nearest to an id it does not have."""
+    return _near(identifier, _folded(models()))
+
+
+def parser_since(kind: str, parser: str) -> tuple[int, int, int] | None:
+    """The vLLM version that brought a parser (`kind` is `reasoning` or `toolCall`), `None` for one it does not have.
+
+    (0, 0, 0) where the parser was there in the oldest version looked at.
+    """
+    for version, names in _parsers()[kind].items():
+        if parser in names:
+            major, minor, patch = (int(part) for part in version.split("."))
+            return major, minor, patch
+    return None
+
+
+def parser_enforces_budgets(parser: str) -> bool:
+    """Whether vLLM can hold a thinking budget with this reasoning parser: it needs start and end strings."""
+    return parser not in _parsers()["withoutBudget"]
+
+
+@cache
+def _parsers() -> Any:
+    return _read("parsers.yaml")
+
+
+def _fold(name: str) -> str:
+    return name.strip().lower()
+
+
+def _folded(entries: Mapping[str, object]) -> dict[str, str]:
+    return {_fold(key): key for key in entries}
 
 
 def _near(name: str, folded: Mapping[str, str]) -> tuple[str, ...]:
     """The nearest names: whole, and by the part after the organisation."""
-    wanted = name.strip().lower()[:200]
+    wanted = _fold(name)[:_LONGEST_NAME]
     close = difflib.get_close_matches(wanted, list(folded), n=_SUGGESTIONS, cutoff=_CUTOFF)
     parts = {key.rsplit("/", 1)[-1]: key for key in folded}
     by_part = difflib.get_close_matches(wanted.rsplit("/", 1)[-1], list(parts), n=_SUGGESTIONS, cutoff=_CUTOFF)
@@ -129,6 +149,6 @@ def _model(identifier: str, quantization: str | None, item: Mapping[str, Any]) -
         thinking_switch=item.get("thinkingSwitch"),
         thinks_by_default=item.get("thinksByDefault", False),
         parser_always_on=item.get("parserAlwaysOn", False),
-        thinking_budget_enforceable=parser is not None and item.get("thinkingBudgetEnforceable", True),
+        thinking_budget_enforceable=parser is not None and parser_enforces_budgets(parser),
         sources=_sources(item["sources"]),
     )

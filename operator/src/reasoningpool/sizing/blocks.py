@@ -97,7 +97,7 @@ def kv_layout(
 ) -> KVLayout:
     """The groups and blocks vLLM forms for this model on this accelerator."""
     is_cpu = accelerator.memory_bytes is None
-    per_token = geometry.kv_bytes_per_token_and_layer(tensor_parallel, DTYPE_BYTES[dtype])
+    per_token = geometry.kv_bytes_per_token_and_layer(DTYPE_BYTES[dtype], tensor_parallel=tensor_parallel)
     base = _base_block(geometry, accelerator, block_size)
     full = geometry.full_layers + draft_layers
     block = base

@@ -54,7 +54,7 @@ class Geometry:
     family: str
     hidden_size: int
     vocab_size: int
-    attention_heads: int
+    num_attention_heads: int
     kv_heads: int
     head_dim: int
     full_layers: int
@@ -89,7 +89,7 @@ class Geometry:
             family=reader.text("model_type", default="unknown"),
             hidden_size=hidden,
             vocab_size=reader.integer("vocab_size", high=10**7),
-            attention_heads=heads,
+            num_attention_heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
             full_layers=kinds.full,
@@ -110,7 +110,7 @@ class Geometry:
         )  # fmt: skip
 
     @property
-    def layers(self) -> int:
+    def num_layers(self) -> int:
         """All layers."""
         return self.full_layers + self.sliding_layers + self.state_layers
 
@@ -124,7 +124,7 @@ class Geometry:
         """Whether KV is one latent vector per token and layer (MLA)."""
         return self.latent_dim is not None
 
-    def kv_bytes_per_token_and_layer(self, tensor_parallel: int, dtype_bytes: int) -> int:
+    def kv_bytes_per_token_and_layer(self, dtype_bytes: int, *, tensor_parallel: int = 1) -> int:
         """KV bytes of one token in one attention layer on one GPU.
 
         Grouped-query `2 * max(1, kv_heads / tp) * head_dim * dtype_bytes`; latent
@@ -137,12 +137,12 @@ class Geometry:
             return self.latent_dim * dtype_bytes
         return 2 * max(1, self.kv_heads // tensor_parallel) * self.head_dim * dtype_bytes
 
-    def kv_bytes_per_token(self, tensor_parallel: int, dtype_bytes: int) -> int:
+    def kv_bytes_per_token(self, dtype_bytes: int, *, tensor_parallel: int = 1) -> int:
         """KV bytes a further token costs on one GPU: full-attention layers only.
 
         Qwen3-32B in fp8: 131,072 at TP 1, 65,536 at TP 2. DeepSeek-R1 in fp8: 35,136 at any TP.
         """
-        return self.full_layers * self.kv_bytes_per_token_and_layer(tensor_parallel, dtype_bytes)
+        return self.full_layers * self.kv_bytes_per_token_and_layer(dtype_bytes, tensor_parallel=tensor_parallel)
 
 
 def valid_tensor_parallel_sizes(heads: int, up_to: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ def modelled_time_per_output_token_ms(inputs: SizingInput, *, sequences: int, kv
     if inputs.weight_bytes is not None:
         weights *= inputs.weight_bytes / geometry.weights.bytes_total(geometry.weight_format)
     moved = (weights + kv_bytes_read) / (bandwidth * c.BANDWIDTH_SHARE.value)
-    reduces = 2 * geometry.layers * c.ALL_REDUCE_SECONDS.value if ranks > 1 else 0.0
+    reduces = 2 * geometry.num_layers * c.ALL_REDUCE_SECONDS.value if ranks > 1 else 0.0
     return 1000 * (moved + c.STEP_SECONDS_FIXED.value + reduces)
 
 

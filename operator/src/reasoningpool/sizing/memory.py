@@ -76,7 +76,7 @@ def graph_bytes(geometry: Geometry, *, sequences: int, enforce_eager: bool) -> i
     """CUDA graph memory; none in eager mode."""
     if enforce_eager:
         return 0
-    per_size = c.GRAPH_BYTES_PER_LAYER_AND_SIZE.value * geometry.layers
+    per_size = c.GRAPH_BYTES_PER_LAYER_AND_SIZE.value * geometry.num_layers
     return round(c.GRAPH_BYTES_FIXED.value + per_size * captured_sizes(sequences))
 
 

@@ -192,7 +192,7 @@ def _batch(inputs: SizingInput) -> Iterator[Change]:
 
 
 def _ranks(inputs: SizingInput) -> Iterator[Change]:
-    for ranks in valid_tensor_parallel_sizes(inputs.geometry.attention_heads, _MAX_RANKS):
+    for ranks in valid_tensor_parallel_sizes(inputs.geometry.num_attention_heads, _MAX_RANKS):
         changed = replace(inputs, tensor_parallel_size=ranks)
         if ranks > inputs.tensor_parallel_size and fits(changed):
             yield Change(text=f"set perReplica to {ranks} GPUs", inputs=changed)

@@ -63,7 +63,7 @@ def _memory(inputs: SizingInput) -> None:
 
 
 def _parallelism(inputs: SizingInput) -> None:
-    ranks, heads = inputs.tensor_parallel_size, inputs.geometry.attention_heads
+    ranks, heads = inputs.tensor_parallel_size, inputs.geometry.num_attention_heads
     if ranks < 1 or heads % ranks:
         sizes = ", ".join(str(size) for size in valid_tensor_parallel_sizes(heads, max(1, ranks)))
         message = (
