@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 
@@ -25,14 +25,15 @@ _LONGEST_NAME: Final = 200  # what is compared of a name
 @cache
 def accelerators() -> Mapping[str, AcceleratorEntry]:
     """All accelerators by product name."""
-    return MappingProxyType({name: _accelerator(name, item) for name, item in _read("accelerators.yaml").items()})
+    entries = cast("Mapping[str, Mapping[str, Any]]", _read("accelerators.yaml"))
+    return MappingProxyType({name: _accelerator(name, item) for name, item in entries.items()})
 
 
 @cache
 def models() -> Mapping[str, ModelEntry]:
     """All models by Hugging Face id."""
     found: dict[str, ModelEntry] = {}
-    for item in _read("models.yaml"):
+    for item in cast("list[Mapping[str, Any]]", _read("models.yaml")):
         for identifier, quantization in item["ids"].items():
             if identifier in found:
                 message = f"models.yaml has {identifier} twice"
@@ -79,8 +80,8 @@ def parser_enforces_budgets(parser: str) -> bool:
 
 
 @cache
-def _parsers() -> Any:
-    return _read("parsers.yaml")
+def _parsers() -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", _read("parsers.yaml"))
 
 
 def _fold(name: str) -> str:
@@ -110,7 +111,7 @@ def _likeness(wanted: str, key: str) -> float:
     return max(whole, part)
 
 
-def _read(file: str) -> Any:
+def _read(file: str) -> object:
     text = resources.files("reasoningpool.catalog").joinpath(file).read_text(encoding="utf-8")
     return yaml.safe_load(text)
 

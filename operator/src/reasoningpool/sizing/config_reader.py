@@ -44,15 +44,13 @@ class ConfigReader:
         """Whether the key is there and not null."""
         return self.values.get(key) is not None
 
-    def integer(
-        self, *keys: str, low: int = 1, high: int = 10**9, default: int | None = None
-    ) -> int:
+    def integer(self, *keys: str, low: int = 1, high: int = 10**9, default: int | None = None) -> int:
         """The first of `keys` that is present, as an integer within bounds."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
                 message = f"{key} must be a whole number, not {_shown(value)}"
                 raise GeometryError(message, field=key)
             if isinstance(value, float) and not value.is_integer():

@@ -41,24 +41,40 @@ GRAPH_BYTES_PER_LAYER_AND_SIZE: Final = Constant(
     0.5 * MIB, "bytes", 0.02 * MIB, 0.95 * MIB,
     "graph memory over layers and captured sizes: kv069 0.56, kv066 0.95 (0.9.2), kv102 estimate 0.48, kv050 0.06 MiB",
 )  # fmt: skip
-GRAPH_BYTES_FIXED: Final = Constant(128 * MIB, "bytes", 0, 256 * MIB, "smallest graph memory seen: kv050 0.1, kv101 0.23 GiB")
+GRAPH_BYTES_FIXED: Final = Constant(
+    128 * MIB, "bytes", 0, 256 * MIB, "smallest graph memory seen: kv050 0.1, kv101 0.23 GiB"
+)
 NON_TORCH_BYTES: Final = Constant(
     0.25 * GIB, "bytes", 0.01 * GIB, 0.27 * GIB, "non-torch memory at one GPU: kv044 0.13, kv092 0.26, kv108 0.27 GiB"
 )
 COMMUNICATION_BYTES: Final = Constant(
-    0.75 * GIB, "bytes, more than one GPU", 0.21 * GIB, 1.38 * GIB, "non-torch memory: kv046 0.55, kv062 1.38, kv069 0.21 GiB"
+    0.75 * GIB,
+    "bytes, more than one GPU",
+    0.21 * GIB,
+    1.38 * GIB,
+    "non-torch memory: kv046 0.55, kv062 1.38, kv069 0.21 GiB",
 )
 COMMUNICATION_BYTES_PER_RANK: Final = Constant(0.05 * GIB, "bytes per GPU of a replica", 0, 0.1 * GIB, "reasoned")
 OVERHEAD_FLOOR_BYTES: Final = Constant(
-    2.3 * GIB, "bytes beside weights and KV", 1.0 * GIB, 2.3 * GIB, "kaito-project/kaito#2132: fixed part of its reserve"
+    2.3 * GIB,
+    "bytes beside weights and KV",
+    1.0 * GIB,
+    2.3 * GIB,
+    "kaito-project/kaito#2132: fixed part of its reserve",
 )
 OVERHEAD_PER_WEIGHT: Final = Constant(
     0.05, "of the weights per GPU", 0.0, 0.06, "kaito-project/kaito#2139: about 5.5 GiB at 60 GiB of weights per GPU"
 )
-SAFETY_SHARE: Final = Constant(0.01, "of the device's memory", 0.0, 0.02, "spread of reported device sizes within a product")
+SAFETY_SHARE: Final = Constant(
+    0.01, "of the device's memory", 0.0, 0.02, "spread of reported device sizes within a product"
+)
 DRIVER_BYTES: Final = Constant(
-    0.62 * GIB, "bytes taken before the engine measures", 0.49 * GIB, 0.62 * GIB, "total minus free: kv022 0.6, kv044 0.61, kv062 0.6, kv069 0.49 GiB"
-)  # fmt: skip
+    0.62 * GIB,
+    "bytes taken before the engine measures",
+    0.49 * GIB,
+    0.62 * GIB,
+    "total minus free: kv022 0.6, kv044 0.61, kv062 0.6, kv069 0.49 GiB",
+)
 
 BANDWIDTH_SHARE: Final = Constant(0.7, "of the memory bandwidth", 0.5, 0.85, "reasoned; no GPU was measured")
 STEP_SECONDS_FIXED: Final = Constant(0.002, "seconds per step", 0.0005, 0.005, "reasoned; no GPU was measured")

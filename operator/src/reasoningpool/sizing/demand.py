@@ -84,7 +84,9 @@ def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> Re
     starts: list[Floats] = []
     lengths: list[Floats] = []
     for effort, own in zip(inputs.efforts, tokens, strict=True):
-        prompt_p, prompt = _points(effort.prompt_distribution, own.prompt, inputs.template_overhead_tokens, _PROMPT_POINTS)
+        prompt_p, prompt = _points(
+            effort.prompt_distribution, own.prompt, inputs.template_overhead_tokens, _PROMPT_POINTS
+        )
         output_p, output = _points(effort.output_distribution, own.output, 0, _OUTPUT_POINTS)
         chance = np.multiply.outer(prompt_p, output_p)
         weights.append((own.share * chance * output[None, :]).ravel())

@@ -21,6 +21,16 @@ _INDEXER_BYTES_PER_TOKEN_AND_LAYER: Final = 132  # 128 fp8 values and a 4-byte s
 _MAX_LAYERS: Final = 2_000
 _MAX_HEADS: Final = 4_096
 _MAX_CONTEXT: Final = 10**9
+_CONTEXT_KEYS: Final = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "model_max_length",
+)
+# One full-attention layer in this many, where the configuration of a family does not say.
+_SLIDING_PATTERNS: Final = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,10 +234,8 @@ def _sliding_layers(reader: ConfigReader, layers: int, window: int | None) -> in
     family = reader.text("model_type")
     if window is None or not reader.flag("use_sliding_window", default=not family.startswith("qwen")):
         return 0
-    defaults = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
-    pattern = reader.integer(
-        "sliding_window_pattern", "_sliding_window_pattern", high=_MAX_LAYERS, default=defaults.get(family, 0) or layers + 1
-    )  # fmt: skip
+    default = _SLIDING_PATTERNS.get(family, layers + 1)
+    pattern = reader.integer("sliding_window_pattern", "_sliding_window_pattern", high=_MAX_LAYERS, default=default)
     if pattern <= layers:
         return layers - layers // pattern
     if family.startswith("qwen"):
@@ -253,18 +261,15 @@ def _native_context(reader: ConfigReader) -> int:
     YaRN stretches `original_max_position_embeddings` by its factor; the other scalings in use (llama3,
     longrope, mrope) are already part of `max_position_embeddings`.
     """
-    stated = reader.integer(
-        "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "model_max_length",
-        high=_MAX_CONTEXT,
-    )  # fmt: skip
+    stated = reader.integer(*_CONTEXT_KEYS, high=_MAX_CONTEXT)
     rope = reader.mapping("rope_scaling", "rope_parameters")
     kind = rope.text("rope_type", "type")
     factor = rope.number("factor", low=1e-3, high=1e6, default=1.0)
     if kind in ("yarn", "deepseek_yarn"):
         original = rope.optional("original_max_position_embeddings", low=1)
-        return int(original * factor) if original is not None else stated
+        return max(1, int(original * factor)) if original is not None else stated
     if kind in ("linear", "dynamic"):
-        return int(stated * factor)
+        return max(1, int(stated * factor))
     return stated
 
 

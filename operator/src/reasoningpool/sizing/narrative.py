@@ -23,7 +23,7 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
     """All steps of a plan, in the order of design section 2."""
     frame, layout = found.frame, found.frame.layout
     blocks = frame.blocks(found.sequences)
-    limit = _limit_words(found)
+    limit, native = _limit_words(found), frame.inputs.geometry.native_context_tokens
     longest = max(effort.output for effort in frame.efforts)
     return (
         *_kv_steps(frame),
@@ -38,19 +38,22 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
         Step(
             name="max_model_len",
             value=f"{frame.max_model_len:,} tokens",
-            formula="stated"
-            if frame.inputs.max_model_len is not None
-            else f"largest footprint in whole blocks, at most the native context of {frame.inputs.geometry.native_context_tokens:,}",  # noqa: E501
+            formula=f"largest footprint in whole blocks, at most the native context of {native:,}"
+            if frame.inputs.max_model_len is None
+            else "stated",
         ),
         Step(
             name="max_num_batched_tokens",
             value=f"{frame.batched_tokens:,} tokens",
-            formula="stated" if frame.inputs.max_num_batched_tokens is not None else "engine default of this class of device",  # noqa: E501
+            formula="engine default of this class of device"
+            if frame.inputs.max_num_batched_tokens is None
+            else "stated",
         ),
         Step(
             name="shutdown timeout",
             value=f"{shutdown_timeout_s} s",
-            formula=f"{longest:,} tokens x {found.tpot_ms:.1f} ms + {c.DRAIN_MARGIN_S} s, at least {c.MIN_SHUTDOWN_TIMEOUT_S} s",  # noqa: E501
+            formula=f"{longest:,} tokens x {found.tpot_ms:.1f} ms + {c.DRAIN_MARGIN_S} s, "
+            f"at least {c.MIN_SHUTDOWN_TIMEOUT_S} s",
         ),
     )
 
@@ -77,7 +80,7 @@ def _kv_steps(frame: Frame) -> Iterator[Step]:
         how = f"{layers} layers x {geometry.latent_dim} latent values, whole on every GPU"
     else:
         heads = max(1, geometry.kv_heads // ranks)
-        how = f"2 x {layers} layers x max(1, {geometry.kv_heads} KV heads / {ranks} GPUs) = {heads} x {geometry.head_dim}"
+        how = f"2 x {layers} layers x {heads} of {geometry.kv_heads} KV heads at {ranks} GPUs x {geometry.head_dim}"
     yield Step(
         name="KV bytes per token", value=f"{layout.bytes_per_token:,} bytes", formula=f"{how}, {frame.dtype.value}"
     )
@@ -101,12 +104,16 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
         ("engine's share", shares.requested, f"{gib(total)} of {inputs.accelerator.product} x {percent:g} %"),
         ("weights", shares.weights, f"per GPU, {inputs.tensor_parallel_size} GPUs per replica"),
         ("other persistent memory", shares.overhead, "libraries and communication buffers"),
-        ("activation peak", shares.activation, f"{found.frame.batched_tokens:,} batched tokens, {found.sequences:,} sequences"),
+        ("activation peak", shares.activation, _batch_words(found)),
         ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
         ("reserve", shares.reserve, "safe side of the constants: at least 2.3 GiB + 5 % of the weights beside KV"),
         ("KV pool", shares.pool, "engine's share - weights - other - activation - graphs - reserve"),
     ):  # fmt: skip
         yield Step(name=name, value=gib(value), formula=formula)
+
+
+def _batch_words(found: Solution) -> str:
+    return f"{found.frame.batched_tokens:,} batched tokens, {found.sequences:,} sequences"
 
 
 def _demand_steps(found: Solution) -> Iterator[Step]:
@@ -116,7 +123,8 @@ def _demand_steps(found: Solution) -> Iterator[Step]:
     yield Step(
         name="largest footprint",
         value=f"{frame.footprint:,} tokens",
-        formula=f"effort {largest.name}: prompt {largest.prompt:,} + thinking and answer {largest.output:,}{lookahead}, in whole blocks",  # noqa: E501
+        formula=f"effort {largest.name}: prompt {largest.prompt:,} + thinking and answer {largest.output:,}"
+        f"{lookahead}, in whole blocks",
     )
     yield Step(
         name="mean resident",
@@ -140,7 +148,8 @@ def _limit_words(found: Solution) -> str:
             risk = inputs.preemption_risk_permille / 10
             return f"limited by {what}: the most with at most {risk:g} % of requests preempted"
         case Limit.TIME_PER_OUTPUT_TOKEN:
-            return f"limited by the objective of {inputs.time_per_output_token_ms} ms per output token (bandwidth model)"
+            objective = f"{inputs.time_per_output_token_ms} ms per output token"
+            return f"limited by the objective of {objective} (bandwidth model)"
         case Limit.ENGINE_CAP:
             return "limited by the cap for this class of device"
         case Limit.EXPLICIT:
@@ -194,6 +203,6 @@ def _memory_warnings(found: Solution) -> Iterator[str]:
     wanted = _LOW_HEADROOM_BYTES * (3 if found.sequences >= _MANY_SEQUENCES else 1)
     if outside < wanted:
         yield (
-            f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {gib(outside)} outside the "
-            f"engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}"
+            f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {gib(outside)} outside "
+            f"the engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}"
         )

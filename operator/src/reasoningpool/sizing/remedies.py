@@ -175,9 +175,7 @@ def _pool(inputs: SizingInput) -> Iterator[Change]:
         return
     frame, _ = frame_of(inputs)
     mib = -(-frame.one_request_blocks * frame.layout.bytes_per_block // (1 << 20))
-    yield Change(
-        text=f"set kvCacheMemory to {mib}Mi or more", inputs=replace(inputs, kv_cache_memory_bytes=mib << 20)
-    )
+    yield Change(text=f"set kvCacheMemory to {mib}Mi or more", inputs=replace(inputs, kv_cache_memory_bytes=mib << 20))
     if inputs.accelerator.memory_bytes is not None:
         yield Change(text="leave kvCacheMemory out", inputs=replace(inputs, kv_cache_memory_bytes=None))
 

@@ -116,7 +116,7 @@ def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
     native = inputs.geometry.native_context_tokens
     stated = inputs.max_model_len
     if stated is not None and stated > native:
-        message = f"maxModelLen is {stated:,}; the model's native context is {native:,} tokens and the engine refuses more"
+        message = f"maxModelLen is {stated:,}; the engine refuses more than the model's native {native:,} tokens"
         raise SizingError(message, field="maxModelLen")
     efforts = effort_tokens(inputs, stated)
     longest = max(efforts, key=lambda effort: effort.footprint)

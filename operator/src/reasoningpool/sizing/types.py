@@ -37,7 +37,7 @@ class Limit(StrEnum):
 
     KV_CACHE = "KVCache"
     STATE_SLOTS = "StateSlots"
-    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"
+    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"  # noqa: S105 (no password)
     ENGINE_CAP = "EngineCap"
     EXPLICIT = "Explicit"
 

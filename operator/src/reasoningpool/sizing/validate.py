@@ -26,7 +26,7 @@ def validate(inputs: SizingInput) -> None:
     _at_least(inputs.speculative_tokens, 0, "speculative.tokens")
     _at_least(inputs.speculative_draft_layers, 0, "speculative.draftLayers")
     _at_least(inputs.pre_stop_seconds, 0, "preStopSeconds")
-    if not 0 <= inputs.preemption_risk_permille <= 1000:  # noqa: PLR2004 (permille)
+    if not 0 <= inputs.preemption_risk_permille <= 1000:
         message = f"preemptionRiskPermille is {inputs.preemption_risk_permille}; write 0 to 1000"
         raise SizingError(message, field="concurrency.preemptionRiskPermille")
     for value, name in (
@@ -56,7 +56,7 @@ def _memory(inputs: SizingInput) -> None:
         if value is not None and not 1 <= value <= _MAX_BYTES:
             message = f"{name} is {value} bytes; write 1 byte to 1 EiB"
             raise SizingError(message, field=name)
-    if not 1 <= inputs.memory_utilization_permille <= 1000:  # noqa: PLR2004 (permille)
+    if not 1 <= inputs.memory_utilization_permille <= 1000:
         percent = inputs.memory_utilization_permille / 10
         message = f"memory utilization is {percent:g} %; write more than 0 and at most 100"
         raise SizingError(message, field="engine.memoryUtilizationPercent")

@@ -109,7 +109,7 @@ def _compressed_tensors(stored: ConfigReader) -> WeightFormat:
         if bits is None:
             continue
         if weights.text("type") == "float":
-            return WeightFormat.NVFP4 if bits == 4 else WeightFormat.FP8  # noqa: PLR2004 (bits)
+            return WeightFormat.NVFP4 if bits == 4 else WeightFormat.FP8
         return _BITS.get(bits, WeightFormat.BF16)
     return WeightFormat.BF16
 
