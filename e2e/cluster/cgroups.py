@@ -51,8 +51,7 @@ def remove(identity: str) -> None:
                     folder.rmdir()
             except OSError as error:  # a killed process needs a moment to leave
                 if time.monotonic() > deadline:
-                    msg = f"the control group {top} cannot be removed: {error}"
-                    raise ClusterError(msg) from error
+                    raise ClusterError(f"the control group {top} cannot be removed: {error}") from error
                 time.sleep(0.05)
         try:
             (hierarchy / PARENT).rmdir()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster import controlplane, hostpaths, images, inside, kubectl, kwok, lifecycle, node, processes
+from cluster import controlplane, hostpaths, images, inside, kubectl, kwok, lifecycle, processes
 from cluster.errors import ClusterError
 from cluster.paths import locked
 from cluster.state import Profile, State, load
@@ -34,8 +34,7 @@ class Cluster:
         """The state as it is written now."""
         if state := load(self.name):
             return state
-        msg = f"there is no cluster {self.name!r}; `python -m cluster up --name {self.name}` makes one"
-        raise ClusterError(msg)
+        raise ClusterError(f"there is no cluster {self.name!r}; `python -m cluster up --name {self.name}` makes one")
 
     @property
     def kubeconfig(self) -> Path:
@@ -63,7 +62,7 @@ class Cluster:
         where = ["--namespace", namespace] if namespace else []
         self.kubectl("apply", "--server-side", *where, "-f", "-", input=items)
 
-    def get(self, *arguments: str) -> Any:  # noqa: ANN401
+    def get(self, *arguments: str) -> Any:
         """`kubectl get ... -o json`, parsed."""
         return json.loads(self.kubectl("get", *arguments, "-ojson").stdout)
 
@@ -182,8 +181,7 @@ class Cluster:
 
     def _require(self, profile: Profile) -> None:
         if self.state.profile is not profile:
-            msg = f"cluster {self.name} has profile {self.state.profile}; this needs --profile {profile}"
-            raise ClusterError(msg)
+            raise ClusterError(f"cluster {self.name} has profile {self.state.profile}; this needs --profile {profile}")
 
 
 def up(

@@ -28,8 +28,7 @@ _COREFILE = """cluster.local in-addr.arpa ip6.arpa {{
 def start(state: State) -> None:
     """Start CoreDNS."""
     if state.network is None:
-        msg = f"cluster {state.name} has no node"
-        raise ClusterError(msg)
+        raise ClusterError(f"cluster {state.name} has no node")
     binary = builds.ensure(COREDNS) / "coredns"
     corefile = state.folder / "Corefile"
     content = _COREFILE.format(address=state.network.node, kubeconfig=state.pki("coredns.kubeconfig"))

@@ -7,5 +7,5 @@ class ClusterError(Exception):
     """Something that a person can act on; the message says what, where and what to do."""
 
 
-class Unsupported(ClusterError):
+class UnsupportedError(ClusterError):
     """This machine cannot run the profile (not root, not Linux, a namespace refused)."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def policy(image: str, paths: Mapping[str, str]) -> dict[str, Any]:
     """A MutatingAdmissionPolicy and its binding, as a List.
 
-    Each container and init container whose image is `image` gets the host's folders read-only (host path -> mount path).
+    Each container whose image is `image` gets the folders of the host (host path -> mount path), read-only.
     """
     name = policy_name(image)
     mounts = {f"host-{_digest(host)}": (host, mount) for host, mount in sorted(paths.items())}
@@ -25,10 +25,15 @@ def policy(image: str, paths: Mapping[str, str]) -> dict[str, Any]:
     parts = [f"volumes: [{', '.join(volumes)}]"]
     for kind in ("containers", "initContainers"):
         mount_type = f"Object.spec.{kind}.volumeMounts"
-        fields = [f"{mount_type}{{name: {_cel(n)}, mountPath: {_cel(m)}, readOnly: true}}" for n, (_, m) in mounts.items()]
+        fields = [
+            f"{mount_type}{{name: {_cel(n)}, mountPath: {_cel(m)}, readOnly: true}}" for n, (_, m) in mounts.items()
+        ]
         ours = f"object.spec.?{kind}.orValue([]).filter(c, c.image == {_cel(image)})"
         parts.append(f"{kind}: {ours}.map(c, Object.spec.{kind}{{name: c.name, volumeMounts: [{', '.join(fields)}]}})")
-    uses = [f"object.spec.?{kind}.orValue([]).exists(c, c.image == {_cel(image)})" for kind in ("containers", "initContainers")]
+    uses = [
+        f"object.spec.?{kind}.orValue([]).exists(c, c.image == {_cel(image)})"
+        for kind in ("containers", "initContainers")
+    ]
     spec = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",

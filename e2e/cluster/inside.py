@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 def run(state: State, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command (one of the host's or of the unpacked tools) inside the node."""
     holder = processes.of_component(state, processes.HOLDER).pid
-    result = subprocess.run(  # noqa: S603
-        ["nsenter", f"--target={holder}", "--net", "--mount", "--pid", "--wd=/", "--", *command],  # noqa: S607
+    result = subprocess.run(
+        ["nsenter", f"--target={holder}", "--net", "--mount", "--pid", "--wd=/", "--", *command],
         env=os.environ | tools.ensure().environment(),
         capture_output=True,
         text=True,
         check=False,
     )
     if check and result.returncode:
-        msg = f"{' '.join(command)} failed in the node ({result.returncode}): {result.stderr or result.stdout}"
-        raise ClusterError(msg)
+        raise ClusterError(
+            f"{' '.join(command)} failed in the node ({result.returncode}): {result.stderr or result.stdout}"
+        )
     return result

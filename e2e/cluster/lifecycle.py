@@ -9,7 +9,7 @@ from cluster import builds, controlplane, dns, kubectl, kwok, network, node, pro
 from cluster.errors import ClusterError
 from cluster.paths import locked
 from cluster.progress import Progress
-from cluster.state import Profile, State, all_states, load
+from cluster.state import Profile, State, all_states, cluster_folder, load
 
 if TYPE_CHECKING:
     from cluster.progress import Progress as Shown
@@ -31,6 +31,7 @@ def prepare(profile: Profile) -> None:
 
 def up(name: str, profile: Profile, *, owned: bool = False) -> bool:
     """Start a cluster; False when it ran already. What a failed or interrupted start has made is removed again."""
+    cluster_folder(name)  # refuses a bad name before anything is built
     prepare(profile)
     _remove_orphans()
     with locked(f"cluster-{name}"):
@@ -48,6 +49,7 @@ def up(name: str, profile: Profile, *, owned: bool = False) -> bool:
 
 def down(name: str) -> bool:
     """Remove the cluster `name` and everything that it made; False when there was none."""
+    cluster_folder(name)
     with locked(f"cluster-{name}"):
         state = load(name)
         if state:
@@ -60,8 +62,7 @@ def start_component(state: State, name: str) -> None:
     """Start one component that does not run, and wait until it is ready."""
     if name not in state.components or name == processes.HOLDER:
         others = ", ".join(sorted(set(state.components) - {processes.HOLDER}))
-        msg = f"cluster {state.name} cannot start {name!r}; it has: {others}"
-        raise ClusterError(msg)
+        raise ClusterError(f"cluster {state.name} cannot start {name!r}; it has: {others}")
     if name not in processes.dead_components(state):
         return
     if name == "kwok":
@@ -87,14 +88,16 @@ def _usable(state: State, profile: Profile) -> bool:
         _stop(state)
         return False
     if state.profile is not profile:
-        msg = f"cluster {state.name} runs with profile {state.profile}; remove it first or use another --name"
-        raise ClusterError(msg)
+        raise ClusterError(
+            f"cluster {state.name} runs with profile {state.profile}; remove it first or use another --name"
+        )
     if dead:
         try:
             processes.check(state)
         except ClusterError as error:
-            msg = f"{error}\nremove the cluster with `python -m cluster down --name {state.name}` and start it again"
-            raise ClusterError(msg) from error
+            raise ClusterError(
+                f"{error}\nremove the cluster with `python -m cluster down --name {state.name}` and start it again"
+            ) from error
     return True
 
 

@@ -25,7 +25,7 @@ def choose(tools: Tools, identity: str, taken: Iterable[str]) -> Network:
     used = [ipaddress.ip_network(block) for block in (*_routes(tools), *taken)]
     for second in BLOCKS:
         block = ipaddress.ip_network(f"10.{second}.0.0/16")
-        if not any(block.overlaps(other) for other in used if other.version == 4):  # noqa: PLR2004
+        if not any(block.overlaps(other) for other in used if other.version == 4):
             return Network(
                 block=str(block),
                 host=f"10.{second}.0.1",
@@ -34,8 +34,9 @@ def choose(tools: Tools, identity: str, taken: Iterable[str]) -> Network:
                 services=f"10.{second}.128.0/17",
                 host_interface=f"rp{identity[:10]}",
             )
-    msg = "no block of 10.64.0.0/16 to 10.249.0.0/16 is free of routes; remove clusters with `python -m cluster down`"
-    raise ClusterError(msg)
+    raise ClusterError(
+        "no block of 10.64.0.0/16 to 10.249.0.0/16 is free of routes; remove clusters with `python -m cluster down`"
+    )
 
 
 def connect(state: State, tools: Tools) -> None:
@@ -72,6 +73,5 @@ def _routes(tools: Tools) -> list[str]:
 
 def _network(state: State) -> Network:
     if state.network is None:
-        msg = f"cluster {state.name} has no node"
-        raise ClusterError(msg)
+        raise ClusterError(f"cluster {state.name} has no node")
     return state.network

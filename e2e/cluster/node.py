@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cluster import builds, cgroups, controlplane, dns, images, inside, kubectl, network, processes, tools
-from cluster.errors import ClusterError, Unsupported
+from cluster.errors import ClusterError, UnsupportedError
 from cluster.kwok import GPU_LABEL, GPU_PRODUCT, GPU_RESOURCE, GPUS
 from cluster.paths import SOURCE, cache_root, write_atomically
 from cluster.state import Component, Place, State
@@ -30,22 +30,23 @@ _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--propaga
 
 
 def require() -> None:
-    """Raise `Unsupported` with the reason when this machine cannot run a node."""
+    """Raise `UnsupportedError` with the reason when this machine cannot run a node."""
     if not sys.platform.startswith("linux"):
-        msg = f"the node profile needs Linux, this is {sys.platform}; use --profile fake-nodes"
-        raise Unsupported(msg)
+        raise UnsupportedError(f"the node profile needs Linux, this is {sys.platform}; use --profile fake-nodes")
     if os.geteuid() != 0:
-        msg = "the node profile needs root (it makes namespaces, mounts and control groups); use --profile fake-nodes"
-        raise Unsupported(msg)
-    probe = subprocess.run(  # noqa: S603
-        ["unshare", *_NAMESPACES, "--", "mount", "--make-rslave", "/"],  # noqa: S607
+        raise UnsupportedError(
+            "the node profile needs root (it makes namespaces, mounts and control groups); use --profile fake-nodes"
+        )
+    probe = subprocess.run(
+        ["unshare", *_NAMESPACES, "--", "mount", "--make-rslave", "/"],
         capture_output=True,
         text=True,
         check=False,
     )
     if probe.returncode:
-        msg = f"the node profile needs namespaces and mounts, which are refused here: {probe.stderr.strip()}"
-        raise Unsupported(msg)
+        raise UnsupportedError(
+            f"the node profile needs namespaces and mounts, which are refused here: {probe.stderr.strip()}"
+        )
 
 
 def start_network(state: State) -> None:
@@ -76,7 +77,9 @@ def start(state: State, progress: Progress) -> None:
     containerd = ["containerd", f"--config={state.folder / 'containerd.toml'}"]
     processes.start(state, Component("containerd", containerd, Place.NODE, environment))
     dns.start(state)
-    processes.wait_for(state, "containerd answers", lambda: inside.run(state, "ctr", "version", check=False).returncode == 0, 30)
+    processes.wait_for(
+        state, "containerd answers", lambda: inside.run(state, "ctr", "version", check=False).returncode == 0, 30
+    )
     images.import_pause(state)
 
     progress.update("kubelet and kube-proxy", last=True)
@@ -92,8 +95,12 @@ def wait_ready(state: State) -> None:
         {"op": "add", "path": f"/status/{kind}/{GPU_RESOURCE.replace('/', '~1')}", "value": str(GPUS)}
         for kind in ("capacity", "allocatable")
     ]
-    kubectl.run(state.kubeconfig, "patch", "node", NAME, "--subresource=status", "--type=json", "-p", json.dumps(values))
-    processes.wait_for(state, "the node has no taint", lambda: not _node(state)["spec"].get("taints"), READY_SECONDS, 0.25)
+    kubectl.run(
+        state.kubeconfig, "patch", "node", NAME, "--subresource=status", "--type=json", "-p", json.dumps(values)
+    )
+    processes.wait_for(
+        state, "the node has no taint", lambda: not _node(state)["spec"].get("taints"), READY_SECONDS, 0.25
+    )
 
 
 def stop(state: State) -> None:
@@ -104,7 +111,9 @@ def stop(state: State) -> None:
 
 
 def _node(state: State) -> dict[str, dict[str, list[dict[str, str]]]]:
-    found: dict[str, dict[str, list[dict[str, str]]]] = json.loads(kubectl.run(state.kubeconfig, "get", "node", NAME, "-ojson").stdout)
+    found: dict[str, dict[str, list[dict[str, str]]]] = json.loads(
+        kubectl.run(state.kubeconfig, "get", "node", NAME, "-ojson").stdout
+    )
     return found
 
 
@@ -117,8 +126,7 @@ def _ready(state: State) -> bool:
 
 def _write_files(state: State, unpacked: Tools) -> None:
     if state.network is None:
-        msg = f"cluster {state.name} has no network"
-        raise ClusterError(msg)
+        raise ClusterError(f"cluster {state.name} has no network")
     files = {
         "containerd.toml": _containerd(state, unpacked),
         "kubelet.json": json.dumps(_kubelet_configuration(state), indent=2),

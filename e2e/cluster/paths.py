@@ -53,6 +53,6 @@ def locked(name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"waiting for another process that holds {file.name}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"waiting for another process that holds {file.name}", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import secrets
 from dataclasses import dataclass
@@ -117,14 +117,14 @@ def _subject(common_name: str, groups: Sequence[str]) -> x509.Name:
 
 
 def _builder(common_name: str, groups: Sequence[str], key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(_subject(common_name, groups))
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

@@ -43,7 +43,7 @@ def start(state: State, component: Component) -> None:
     log = state.log(component.name)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             [*_enter(state, component.place), *component.command],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -70,8 +70,7 @@ def alive(process: ProcessId) -> bool:
     reap()
     try:
         found = psutil.Process(process.pid)
-        same = abs(found.create_time() - process.started) < _SAME_START_SECONDS
-        return same and found.status() != psutil.STATUS_ZOMBIE
+        return abs(found.create_time() - process.started) < _SAME_START_SECONDS and _runs(found)
     except psutil.NoSuchProcess:
         return False
 
@@ -94,8 +93,7 @@ def wait_for(state: State, what: str, condition: Callable[[], bool], seconds: fl
     while not condition():
         check(state)
         if time.monotonic() > deadline:
-            msg = f"{what}: not so after {seconds:.0f} s; the logs are in {state.folder / 'logs'}"
-            raise ClusterError(msg)
+            raise ClusterError(f"{what}: not so after {seconds:.0f} s; the logs are in {state.folder / 'logs'}")
         time.sleep(interval)
 
 
@@ -127,23 +125,38 @@ def end(processes: Iterable[psutil.Process], seconds: float = TERMINATE_SECONDS)
         for process in remaining:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
-        _, remaining = psutil.wait_procs(remaining, timeout=seconds)
+        remaining = _wait(remaining, seconds)
     for process in remaining:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    _, remaining = psutil.wait_procs(remaining, timeout=TERMINATE_SECONDS)
-    reap()
-    if remaining := [p for p in remaining if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
-        msg = f"processes {[p.pid for p in remaining]} do not end on SIGKILL"
-        raise ClusterError(msg)
+    if remaining := _wait(remaining, TERMINATE_SECONDS):
+        raise ClusterError(f"processes {[p.pid for p in remaining]} do not end on SIGKILL")
+
+
+def _wait(remaining: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait until processes have ended, and give those that have not. A zombie waits for its parent, we do not."""
+    deadline = time.monotonic() + seconds
+    while remaining and time.monotonic() < deadline:
+        reap()
+        remaining = [process for process in remaining if _runs(process)]
+        time.sleep(0.01 if remaining else 0)
+    return remaining
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def of_component(state: State, name: str) -> psutil.Process:
     """The running process of a component."""
     recorded = state.processes.get(name)
     if recorded is None or not alive(recorded):
-        msg = f"{name} does not run in cluster {state.name}; it has: {', '.join(sorted(state.components))}"
-        raise ClusterError(msg)
+        raise ClusterError(
+            f"{name} does not run in cluster {state.name}; it has: {', '.join(sorted(state.components))}"
+        )
     return psutil.Process(recorded.pid)
 
 
@@ -165,7 +178,8 @@ def _inner(process: subprocess.Popen[bytes], state: State, component: Component)
     deadline = time.monotonic() + TERMINATE_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         if children := psutil.Process(process.pid).children():
-            return children[0].pid
+            return int(children[0].pid)
         time.sleep(0.01)
-    msg = f"{component.name} did not start; the end of {state.log(component.name)}:\n{tail(state.log(component.name))}"
-    raise ClusterError(msg)
+    raise ClusterError(
+        f"{component.name} did not start; the end of {state.log(component.name)}:\n{tail(state.log(component.name))}"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 QUIET_SECONDS = 15.0  # between two lines where standard error is a file
@@ -28,7 +27,7 @@ class Progress:
         self.update("started")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | BaseException | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.update("failed" if kind else "done", last=True)
 
     def update(self, what: str, *, last: bool = False) -> None:
@@ -39,9 +38,9 @@ class Progress:
         self._shown = now
         text = f"{self._title}: {what} ({clock(self.elapsed)})"
         if self._tty:
-            print(f"\r\x1b[K{text}", end="\n" if last else "", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"\r\x1b[K{text}", end="\n" if last else "", file=sys.stderr, flush=True)
         else:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            print(text, file=sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:
@@ -50,6 +49,6 @@ def clock(seconds: float) -> str:
     >>> clock(4.21), clock(185)
     ('4.2 s', '3 min 05 s')
     """
-    if seconds < 60:  # noqa: PLR2004
+    if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"

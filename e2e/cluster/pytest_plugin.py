@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster import core, node, tools
-from cluster.errors import Unsupported
+from cluster.errors import UnsupportedError
 from cluster.state import Profile
 
 FAKE_NODES = 2
@@ -50,6 +50,6 @@ def node_cluster() -> Iterator[core.Cluster]:
     try:
         node.require()
         tools.ensure()
-    except Unsupported as reason:
+    except UnsupportedError as reason:
         pytest.skip(str(reason))
     yield from _session(Profile.NODE)

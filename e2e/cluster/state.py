@@ -117,6 +117,8 @@ class State:
 
     def remove(self) -> None:
         """Forget the cluster: its folder goes, the state file last, so that an interrupted removal can go on."""
+        if mounts := mounts_below(self.folder):  # removing what is mounted there would remove the host's own files
+            raise ClusterError(f"something is still mounted in the cluster's folder, so it stays: {', '.join(mounts)}")
         for path in self.folder.iterdir() if self.folder.exists() else ():
             if path.name == STATE_FILE:
                 continue
@@ -130,9 +132,19 @@ class State:
 def cluster_folder(name: str) -> Path:
     """The folder of the cluster `name`; names are checked, since `down` removes this folder."""
     if not NAME.fullmatch(name):
-        msg = f"cluster name {name!r}: use at most 30 of a-z, 0-9 and '-', starting and ending with a letter or digit"
-        raise ClusterError(msg)
+        raise ClusterError(
+            f"cluster name {name!r}: use at most 30 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+        )
     return clusters_root() / name
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """The mount points in a folder, as this process sees them."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except FileNotFoundError:
+        return []  # not Linux, where clusters mount nothing
+    return [point for line in lines if (point := line.split()[4]).startswith(f"{folder}/")]
 
 
 def load(name: str) -> State | None:

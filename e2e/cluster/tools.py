@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from cluster.errors import ClusterError, Unsupported
+from cluster.errors import ClusterError, UnsupportedError
 from cluster.paths import cache_root, locked, write_atomically
 from cluster.progress import Progress
 
@@ -42,12 +43,11 @@ class Tools:
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run one of the tools on the host and give what it prints."""
-        result = subprocess.run(  # noqa: S603
+        result = subprocess.run(
             command, env=os.environ | self.environment(), capture_output=True, text=True, check=False
         )
         if check and result.returncode:
-            msg = f"{' '.join(command)} failed ({result.returncode}): {result.stderr.strip()}"
-            raise ClusterError(msg)
+            raise ClusterError(f"{' '.join(command)} failed ({result.returncode}): {result.stderr.strip()}")
         return result
 
 
@@ -63,21 +63,25 @@ def ensure() -> Tools:
     return Tools(folder)
 
 
+@cache
 def _release() -> str:
     """`debian-12-amd64`: packages of one release do not fit another."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
-        msg = "the node profile takes containerd and runc from Debian's packages, and this machine has no apt-get"
-        raise Unsupported(msg)
+        raise UnsupportedError(
+            "the node profile takes containerd and runc from Debian's packages, and this machine has no apt-get"
+        )
     release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
-    architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout  # noqa: S607
-    return "-".join([release.get("ID", "linux"), release.get("VERSION_ID", "rolling"), architecture.strip()]).replace('"', "")
+    architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout
+    return "-".join([release.get("ID", "linux"), release.get("VERSION_ID", "rolling"), architecture.strip()]).replace(
+        '"', ""
+    )
 
 
 def _fetch(parent: Path, progress: Progress) -> Path:
     """Download the packages with the libraries they need, with package lists of our own, and unpack them."""
     parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=parent, prefix=".fetch."))
-    work.chmod(0o755)  # noqa: S103 - apt's own user writes the downloads
+    work.chmod(0o755)
     try:
         progress.update("package lists", last=True)
         _apt(work, "apt-get", "update")
@@ -106,12 +110,12 @@ def _closure(work: Path) -> list[str]:
 
 def _unpack(archives: list[Path], root: Path) -> None:
     for archive in archives:
-        subprocess.run(["dpkg", "-x", str(archive), str(root)], check=True)  # noqa: S603, S607
+        subprocess.run(["dpkg", "-x", str(archive), str(root)], check=True)
     links = root / "bin-links"
     links.mkdir()
     for name in _IPTABLES:  # in an installation, Debian's alternatives make these names
         (links / name).symlink_to("../usr/sbin/xtables-nft-multi")
-    root.chmod(0o755)  # noqa: S103
+    root.chmod(0o755)
 
 
 def _apt(work: Path, command: str, *arguments: str) -> str:
@@ -127,10 +131,7 @@ def _apt(work: Path, command: str, *arguments: str) -> str:
         "Acquire::Retries": "3",
     }
     flags = [f"-o{key}={value}" for key, value in options.items()]
-    result = subprocess.run(  # noqa: S603
-        [command, *flags, "-q", *arguments], cwd=work, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([command, *flags, "-q", *arguments], cwd=work, capture_output=True, text=True, check=False)
     if result.returncode:
-        msg = f"{command} {' '.join(arguments)} failed:\n{result.stderr[-2000:]}"
-        raise ClusterError(msg)
+        raise ClusterError(f"{command} {' '.join(arguments)} failed:\n{result.stderr[-2000:]}")
     return result.stdout
