@@ -1,0 +1,199 @@
+"""Checking `engine.extraArgs`: no argument twice, in whatever spelling, and none behind the sizing's back.
+
+The list is read as vLLM's parser would read it (see `flag_table`). A flag the table does not know is let
+through with the value that follows it: it may be of another version or of a plugin, and if it is wrong the
+engine says so. Kubernetes expands `$(VAR)` before the engine sees it, so a variable may stand only where no
+flag can hide in it: after a `=`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reasoningpool.render.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.render.flag_table import Flag, Match, Takes, look_up
+
+Version = tuple[int, int, int]
+
+_WIDTH: Final = 60
+_NUMBER: Final = re.compile(r"-\d+$|-\d*\.\d+$")
+_VARIABLE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\(")
+_ENABLE_REASONING: Final = "--enable-reasoning"
+_LOG_STATS: Final = "--disable-log-stats"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraArgProblem:
+    """An argument that cannot be given: its index in the list, the argument itself, and what to do instead."""
+
+    index: int
+    argument: str
+    message: str
+
+
+def check_extra_arguments(
+    args: Sequence[str], version: Version | None, *, scaling: bool = False
+) -> tuple[ExtraArgProblem, ...]:
+    """What has to be refused in a list of further `vllm serve` arguments.
+
+    Args:
+        args: The list as written, one token per entry.
+        version: The engine's version, None where it is not known.
+        scaling: Whether the tier is scaled by the engine's metrics.
+    """
+    reader = _Reader(tuple(args), version, scaling)
+    return tuple(ExtraArgProblem(index, args[index], message) for index, message in reader.problems())
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the list once from left to right."""
+
+    args: tuple[str, ...]
+    version: Version | None
+    scaling: bool
+    seen: dict[str, str] = field(default_factory=dict)  # flag, with its key after a dot -> as written
+
+    def problems(self) -> Iterator[tuple[int, str]]:
+        """Index and message of every problem."""
+        index = 0
+        while index < len(self.args):
+            argument = self.args[index]
+            if not _is_flag(argument):
+                yield index, _stray(argument)
+                index += 1
+                continue
+            spelling, equals, value = argument.partition("=")
+            index += 1
+            if message := _malformed(spelling):
+                yield index - 1, message
+                continue
+            match = look_up(spelling)
+            given = value if equals else match.attached
+            count = self._count_values(match, index, has_value=given is not None)
+            following = self.args[index : index + count]
+            values = following if given is None else (given,)
+            yield from ((index - 1, message) for message in self._judge(spelling, match, given, values))
+            yield from ((index + at, _hidden(text)) for at, text in enumerate(following) if _VARIABLE.match(text))
+            index += count
+
+    def _count_values(self, match: Match, start: int, *, has_value: bool) -> int:
+        """How many of the entries from `start` belong to this flag."""
+        if has_value:
+            return 0
+        following = 0
+        for argument in self.args[start:]:
+            if _is_flag(argument):
+                break
+            following += 1
+        if match.key is not None or len(match.flags) != 1:
+            return min(following, 1)
+        match match.flags[0].takes:
+            case Takes.NONE:
+                return 0
+            case Takes.MANY:
+                return following
+            case _:
+                return min(following, 1)
+
+    def _judge(self, spelling: str, match: Match, given: str | None, values: Sequence[str]) -> Iterator[str]:
+        if spelling.replace("_", "-").startswith(_ENABLE_REASONING):
+            yield self._enable_reasoning()
+            return
+        if len(match.flags) > 1:
+            names = ", ".join(flag.name for flag in match.flags[:4])
+            more = ", ..." if len(match.flags) > 4 else ""
+            yield f"{spelling} is ambiguous: vLLM knows {names}{more}; write it in full"
+            return
+        if not match.flags:
+            return
+        flag = match.flags[0]
+        shown = f"{spelling}: " if spelling == flag.name else f"{spelling} ({flag.name}): "
+        if message := self._refusal(flag, match, values):
+            yield shown + message
+            return
+        if flag.takes is Takes.NONE and given is not None:
+            yield f"{shown}takes no value"
+        elif flag.takes in (Takes.ONE, Takes.MANY) and not values:
+            yield f"{shown}needs a value"
+        if clash := self._repeated(flag, match.key, spelling):
+            yield f"{shown}repeats {clash}: the engine would use only one of them"
+
+    def _refusal(self, flag: Flag, match: Match, values: Sequence[str]) -> str | None:
+        if flag.name in OWNED:
+            return OWNED[flag.name]
+        if flag.name in REFUSED:
+            return REFUSED[flag.name]
+        if flag.name == _LOG_STATS and self.scaling:
+            return "it also stops the engine's metrics, which scaling needs (StatsDisabled)"
+        refused, reason = REFUSED_VALUES.get(flag.name, (frozenset(), ""))
+        if refused & set(values):
+            return f"{values[0]} is not supported: {reason}"
+        for key in _keys(match.key, values):
+            if (flag.name, key) in OWNED_KEYS:
+                return f"{key}: {OWNED_KEYS[flag.name, key]}"
+        return None
+
+    def _repeated(self, flag: Flag, key: str | None, spelling: str) -> str | None:
+        """The earlier spelling of a flag that is given twice."""
+        whole = flag.name
+        name = whole if key is None else f"{whole}.{key}"
+        clash = self.seen.get(name) or (self.seen.get(whole) if key is not None else None)
+        if key is None and not clash:
+            clash = next((written for seen, written in self.seen.items() if seen.startswith(f"{whole}.")), None)
+        self.seen[name] = spelling
+        return None if flag.repeatable or name.endswith("+") else clash
+
+    def _enable_reasoning(self) -> str:
+        if self.version is not None and self.version < (0, 9, 0):
+            return f"{_ENABLE_REASONING}: model.parsers.reasoning adds it"
+        if self.version is not None and self.version < (0, 10, 0):
+            return f"{_ENABLE_REASONING}: deprecated, model.parsers.reasoning is enough"
+        return f"{_ENABLE_REASONING}: removed in 0.10, model.parsers.reasoning is enough"
+
+
+def _is_flag(argument: str) -> bool:
+    """Whether the parser takes it for a flag; a negative number is a value."""
+    return argument.startswith("-") and argument != "-" and not _NUMBER.match(argument)
+
+
+def _malformed(spelling: str) -> str | None:
+    if spelling == "--":
+        return "--: not needed, every entry is one argument"
+    if any(character.isspace() for character in spelling):
+        return f"{_short(spelling)}: a flag and its value are two entries or joined by '='; every flag is an entry"
+    if _VARIABLE.search(spelling):
+        return f"{_short(spelling)}: the name of an argument must not come from a variable"
+    return None
+
+
+def _stray(argument: str) -> str:
+    if _VARIABLE.match(argument):
+        return _hidden(argument)
+    return f"{_short(argument)}: belongs to no flag; the model is set by model.id and model.source"
+
+
+def _hidden(argument: str) -> str:
+    return f"{_short(argument)}: on its own it could become any argument, write it as --flag=$(VAR)"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+
+
+def _keys(key: str | None, values: Sequence[str]) -> Iterator[str]:
+    """Top-level keys of a JSON argument, given after a dot or in the value."""
+    if key is not None:
+        yield key.split(".")[0].rstrip("+")
+        return
+    for value in values:
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            continue
+        if isinstance(parsed, dict):
+            yield from parsed
