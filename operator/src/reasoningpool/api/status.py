@@ -19,13 +19,13 @@ class Condition(ApiModel):
 
     type: Annotated[str, Field(max_length=316)]
     """What the condition is about."""
-    status: Annotated[str, Field(pattern="^(True|False|Unknown)$")]
+    status: Annotated[str, Field(max_length=7, pattern="^(True|False|Unknown)$")]
     """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=128)]
     """One word for programs."""
     message: LongText
     """For people: what is wrong and what to do."""
-    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    last_transition_time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
     """When status last changed."""
     observed_generation: Count | None = None
     """Generation of the spec the condition speaks of."""

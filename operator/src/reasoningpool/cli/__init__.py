@@ -12,6 +12,7 @@ import yaml
 from reasoningpool.api.resource import Problem
 from reasoningpool.cli import explain as explaining
 from reasoningpool.cli.files import FileError, PoolFile, read_pools
+from reasoningpool.cli.running import run
 from reasoningpool.planning.offline import OfflinePool, offline_pool
 from reasoningpool.resolution.resolve import ResolutionSettings
 
@@ -23,6 +24,9 @@ EXIT_DOES_NOT_FIT = 3
 @click.version_option(package_name="reasoningpool")
 def main() -> None:
     """Serve reasoning models with vLLM on Kubernetes, sized from token budgets."""
+
+
+main.add_command(run)
 
 
 @main.command()
@@ -66,15 +70,6 @@ def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
     else:
         click.echo("\n\n".join(explaining.as_text(pool.name, pool.tiers) for pool in pools))
     _finish(pools, quiet=True)
-
-
-@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(arguments: tuple[str, ...]) -> None:
-    """Run the operator against the current cluster."""
-    from reasoningpool.runtime.command import run_operator  # noqa: PLC0415 - imports kopf, which takes seconds
-
-    run_operator.main(args=list(arguments), prog_name="reasoningpool run")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -11,7 +11,7 @@ from reasoningpool.planning.diagnosis import Diagnosis, diagnose
 from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.live import LivePod, LiveTier, live_tier
 from reasoningpool.planning.types import Manifest, Snapshot
-from reasoningpool.render import PoolIdentity, describe_change, render_tier, settle
+from reasoningpool.render import PoolIdentity, describe_change, pod_intent, render_tier, revision_of, settle
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
@@ -67,7 +67,7 @@ def tier_outcomes(
                 )
             )
             continue
-        rendered = render_tier(identity, tier, sizing)
+        rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec))
         manifests, change = _settled(rendered.manifests, live)
         outcomes.append(
             TierOutcome(
@@ -96,12 +96,6 @@ def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Man
             change = describe_change(live.stateful_set["spec"]["template"], kept["spec"]["template"])
         settled.append(kept)
     return tuple(settled), change
-
-
-def revision_of(stateful_set: Manifest) -> str:
-    """The hash of what the pods run, empty on a StatefulSet that never had one."""
-    annotations = stateful_set["spec"]["template"].get("metadata", {}).get("annotations") or {}
-    return str(annotations.get(names.ANNOTATION_REVISION, ""))
 
 
 @dataclass(frozen=True, slots=True)

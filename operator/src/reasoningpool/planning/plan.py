@@ -13,7 +13,8 @@ from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.planning import conditions as cond
 from reasoningpool.planning.conditions import Condition
 from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
-from reasoningpool.planning.outcome import TierOutcome, TierState, revision_of, tier_outcomes, tier_state
+from reasoningpool.planning.live import live_tier
+from reasoningpool.planning.outcome import TierOutcome, TierState, tier_outcomes, tier_state
 from reasoningpool.planning.status import summary, tier_status
 from reasoningpool.planning.types import (
     OWNED_KINDS,
@@ -27,7 +28,7 @@ from reasoningpool.planning.types import (
     Prune,
     Snapshot,
 )
-from reasoningpool.render import PoolIdentity, render_pool
+from reasoningpool.render import PoolIdentity, render_pool, revision_of
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.resolution.types import EffectivePool, Finding, Severity
@@ -81,8 +82,9 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
 def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
     """The status after a fault of the operator itself: said in the resource, everything else left alone."""
     message = f"the operator failed on this pool ({error}); please report it with the operator's log"
-    plan_ = _rejected(snapshot, Reason.RECONCILE_ERROR, message, now)
-    return plan_
+    ready = cond.false(ConditionType.READY, Reason.RECONCILE_ERROR, message)
+    event = _note(EventType.WARNING, Reason.RECONCILE_ERROR, message, "Reconcile")
+    return Plan(status=_changed(snapshot, _kept_status(snapshot, (ready,), now)), events=(event,))
 
 
 def _changed(snapshot: Snapshot, status: Manifest) -> Manifest | None:
@@ -91,32 +93,47 @@ def _changed(snapshot: Snapshot, status: Manifest) -> Manifest | None:
 
 def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -> Plan:
     """A spec that makes no sense changes nothing: the pods go on as they are, and status says why."""
-    metadata = snapshot.pool.get("metadata") or {}
+    accepted = cond.false(ConditionType.ACCEPTED, reason, f"{message}; running pods are left as they are")
+    ready = cond.fold((accepted,))
+    event = _note(EventType.WARNING, reason, message, "Validate")
+    return Plan(status=_changed(snapshot, _kept_status(snapshot, (ready, accepted), now)), events=(event,))
+
+
+def _kept_status(snapshot: Snapshot, replaced: tuple[Condition, ...], now: datetime) -> Manifest:
+    """The last status with these conditions in place of the old ones and live replica counts."""
     before: dict[str, Any] = dict(snapshot.pool.get("status") or {})
+    metadata = snapshot.pool["metadata"]
     generation = int(metadata.get("generation", 0))
-    kept = [
+    kinds = {condition.type for condition in replaced}
+    known = (set(ConditionType), set(Reason))
+    kept = tuple(
         Condition(
-            ConditionType(str(entry["type"])),
-            ConditionStatus(str(entry["status"])),
-            Reason(str(entry["reason"])),
-            str(entry.get("message", "")),
+            ConditionType(entry["type"]), ConditionStatus(entry["status"]), Reason(entry["reason"]), entry["message"]
         )
         for entry in before.get("conditions") or ()
-        if entry.get("type") not in {ConditionType.READY, ConditionType.ACCEPTED}
-        and entry.get("type") in set(ConditionType)
-        and entry.get("reason") in set(Reason)
-    ]
-    accepted = cond.false(ConditionType.ACCEPTED, reason, f"{message}; running pods are left as they are")
-    ready = cond.fold((accepted, *kept))
-    status = before | {
-        "observedGeneration": generation,
-        "reason": str(ready.reason),
-        "conditions": cond.render(
-            (ready, accepted, *kept), before.get("conditions") or (), generation=generation, now=now
-        ),
-    }
-    event = EventNote(type=EventType.WARNING, reason=str(reason), message=message[:1000], action="Validate")
-    return Plan(status=_changed(snapshot, status), events=(event,))
+        if entry["type"] in known[0] - kinds and entry["reason"] in known[1]
+    )
+    tiers = [_recounted(entry, snapshot, str(metadata["name"])) for entry in before.get("tiers") or ()]
+    ready = sum(int(entry.get("readyReplicas", 0)) for entry in tiers)
+    desired = sum(int(entry.get("desiredReplicas", 0)) for entry in tiers)
+    return (
+        before
+        | {
+            "observedGeneration": generation,
+            "reason": str(replaced[0].reason),
+            "conditions": cond.render(
+                (*replaced, *kept), before.get("conditions") or (), generation=generation, now=now
+            ),
+        }
+        | ({"tiers": tiers, "ready": f"{ready}/{desired}"} if tiers else {})
+    )
+
+
+def _recounted(entry: dict[str, Any], snapshot: Snapshot, pool: str) -> dict[str, Any]:
+    name, desired = str(entry["name"]), int(entry.get("desiredReplicas", 0))
+    live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool, name), name)
+    ready = min(live.ready_pods, desired)
+    return entry | {"readyReplicas": ready, "ready": f"{ready}/{desired}"}
 
 
 def _status(

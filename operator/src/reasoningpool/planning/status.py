@@ -9,7 +9,8 @@ from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
-from reasoningpool.planning.outcome import TierOutcome, TierState, revision_of
+from reasoningpool.planning.outcome import TierOutcome, TierState
+from reasoningpool.render import revision_of
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import SizingPlan
 

@@ -193,6 +193,14 @@ def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Find
 
 
 def _check_tier(tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings) -> None:
+    largest = max(tier.efforts, key=lambda effort: effort.thinking_tokens + effort.answer_tokens)
+    needed = tier.prompt_tokens + largest.thinking_tokens + largest.answer_tokens
+    if tier.max_model_len is not None and tier.max_model_len < needed:
+        findings.error(
+            f"{path}.maxModelLen",
+            f"{tier.max_model_len} tokens cannot hold a request of effort {largest.name}, which may have {needed}"
+            " (prompt, thinking and answer): raise it to at least that, lower the budgets, or leave it out",
+        )
     overrides = tier.pod_overrides
     if overrides is None:
         return

@@ -1,0 +1,135 @@
+"""`python -m demo up|down`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from cluster import core, node
+from cluster.errors import ClusterError, Unsupported
+from cluster.state import Profile
+from demo import chat, stack
+
+if TYPE_CHECKING:
+    from cluster.core import Cluster
+
+NAME: Final = "demo"
+NAMESPACE: Final = "default"
+EXAMPLE: Final = stack.ROOT / "examples" / "reasoningpool.yaml"
+READY_SECONDS: Final = 600.0
+QUESTIONS: Final = {"reasoning": "What is two plus two?", "chat": "What is the capital of France?"}
+_STARTED: Final = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line of progress with the seconds since the start."""
+    print(f"[{time.monotonic() - _STARTED:5.0f} s] {text}", flush=True)
+
+
+def up() -> int:
+    """Everything, from nothing to two answers."""
+    try:
+        node.require()
+    except Unsupported as reason:
+        say(f"{reason}; showing the control plane with fake nodes instead: pods are not really run")
+        return _fake()
+    say("local Kubernetes with a real node (the first time this builds it, which takes minutes)")
+    cluster = core.up(NAME, Profile.NODE)
+    say("vLLM (CPU build) and a tiny model")
+    stack.provide_engine(cluster, say)
+    stack.provide_model(cluster, NAMESPACE, say)
+    say("the operator: CRD, RBAC, Deployment")
+    stack.provide_operator(cluster)
+    stack.install_operator(cluster)
+    say(f"kubectl apply -f examples/{EXAMPLE.name}")
+    cluster.kubectl("-n", NAMESPACE, "apply", "-f", str(EXAMPLE))
+    if not _wait_ready(cluster):
+        return 1
+    pool = yaml.safe_load(EXAMPLE.read_text())
+    for tier in pool["spec"]["tiers"]:
+        _ask(cluster, pool["metadata"]["name"], tier["name"], pool["spec"]["model"]["servedName"])
+    print()
+    print(cluster.kubectl("-n", NAMESPACE, "get", "reasoningpools", "-o", "wide").stdout)
+    _look_around(cluster)
+    return 0
+
+
+def _fake() -> int:
+    cluster = core.up(NAME, Profile.FAKE_NODES, fake_nodes=2)
+    cluster.kubectl("apply", "--server-side", "-f", str(stack.ROOT / "crds" / "reasoningpool.yaml"))
+    cluster.kubectl("-n", NAMESPACE, "apply", "-f", str(stack.ROOT / "examples" / "qwen3-32b-two-tiers.yaml"))
+    say("the operator is not running yet; start it with:")
+    _look_around(cluster)
+    print("  uv run reasoningpool run --no-leader-election --log-format text")
+    return 0
+
+
+def _wait_ready(cluster: Cluster) -> bool:
+    deadline, shown = time.monotonic() + READY_SECONDS, ""
+    name = yaml.safe_load(EXAMPLE.read_text())["metadata"]["name"]
+    while time.monotonic() < deadline:
+        pool = cluster.get("-n", NAMESPACE, "reasoningpool", name)
+        line = stack.status_line(pool)
+        if line != shown:
+            say(line)
+            shown = line
+        if pool.get("status", {}).get("reason") == "Ready":
+            return True
+        time.sleep(1)
+    say(f"not ready after {READY_SECONDS:.0f} s; kubectl describe rp {name} tells more")
+    print(cluster.kubectl("-n", NAMESPACE, "describe", "reasoningpool", name).stdout)
+    return False
+
+
+def _ask(cluster: Cluster, pool: str, tier: str, model: str) -> None:
+    question, colour = QUESTIONS[tier], sys.stdout.isatty()
+    styles = {"thinking": "\x1b[2m", "answer": "\x1b[1m"} if colour else {"thinking": "", "answer": ""}
+    print(f"\n--- {pool}-{tier}: {question}")
+    last = ""
+
+    def show(kind: str, text: str) -> None:
+        nonlocal last
+        if kind != last:
+            print(("\n" if last else "") + f"{kind}: ", end="")
+            last = kind
+        print(f"{styles[kind]}{text}" + ("\x1b[0m" if colour else ""), end="", flush=True)
+
+    with chat.forwarded(cluster, NAMESPACE, f"{pool}-{tier}") as port:
+        reply = chat.chat(port, model, question, show, temperature=0, max_tokens=200)
+    print(f"\n({reply.usage.get('completion_tokens', '?')} tokens, {reply.finish_reason})")
+
+
+def _look_around(cluster: Cluster) -> None:
+    print("Look around:")
+    for name, value in cluster.environment().items():
+        if os.environ.get(name) != value:
+            print(f"  export {name}={value}")
+    print("  kubectl get rp,statefulsets,pods,services")
+    print("  kubectl describe rp")
+    print("  kubectl explain reasoningpool.spec.tiers")
+    print("Stop and remove everything: make demo-down")
+
+
+def main() -> int:
+    """The command."""
+    match sys.argv[1:]:
+        case ["up"]:
+            try:
+                return up()
+            except ClusterError as error:
+                print(f"demo: {error}", file=sys.stderr)
+                return 1
+        case ["down"]:
+            core.Cluster(NAME).down()
+            return 0
+        case _:
+            print("usage: python -m demo up|down", file=sys.stderr)
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""A world of plain values for tests of planning: what an API server and its controllers would have made of a plan."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, Snapshot
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class World:
+    """One pool, its children and pods. `step` plans and carries the plan out."""
+
+    pool: dict[str, Any]
+    children: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: dict[str, PodLog] = field(default_factory=dict)
+    failures: tuple[ApplyFailure, ...] = ()
+    settings: PlanningSettings = field(default_factory=PlanningSettings)
+    deleted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pool["metadata"] |= {"uid": "pool-uid", "generation": 1, "namespace": "default"}
+
+    def edit(self, pool: dict[str, Any]) -> None:
+        """The user applies another spec."""
+        if pool["spec"] != self.pool["spec"]:
+            self.pool["spec"] = pool["spec"]
+            self.pool["metadata"]["generation"] += 1
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            pool=copy.deepcopy(self.pool),
+            children=tuple(copy.deepcopy(list(self.children.values()))),
+            pods=tuple(copy.deepcopy(list(self.pods.values()))),
+            logs=self.logs,
+            failures=self.failures,
+        )
+
+    def plan(self) -> Plan:
+        return plan(self.snapshot(), now=NOW, settings=self.settings)
+
+    def step(self) -> Plan:
+        done = self.plan()
+        for apply in done.applies:
+            self._apply(apply.manifest, apply.replicas)
+        for prune in (*done.prunes, *done.pod_deletions):
+            self.deleted.append(prune.key.name)
+            self.children.pop((prune.key.kind, prune.key.name), None)
+            self.pods.pop(prune.key.name, None)
+        if done.status is not None:
+            self.pool["status"] = done.status
+        return done
+
+    def _apply(self, manifest: dict[str, Any], replicas: int | None) -> None:
+        key = (manifest["kind"], manifest["metadata"]["name"])
+        before = self.children.get(key)
+        after = copy.deepcopy(manifest)
+        after["metadata"]["uid"] = f"{key[0]}-{key[1]}"
+        after["metadata"]["generation"] = 1
+        if manifest["kind"] == "StatefulSet":
+            old = before["spec"].get("replicas") if before else 1
+            after["spec"]["replicas"] = old if replicas is None else replicas
+            after["status"] = before.get("status", {}) if before else {}
+        if before is not None:
+            same = before["spec"] == after["spec"] if "spec" in after else True
+            after["metadata"]["generation"] = before["metadata"]["generation"] + (0 if same else 1)
+        self.children[key] = after
+
+    # The controllers
+
+    def roll(self, name: str, *, ready: bool = True, keep: int = 0, **container: Any) -> None:
+        """The StatefulSet controller has seen the template; all but `keep` pods run it."""
+        stateful_set = self.children["StatefulSet", name]
+        revision = f"{name}-{stateful_set['spec']['template']['metadata']['annotations']['reasoningpool.io/revision']}"
+        stateful_set["status"] = {
+            "observedGeneration": stateful_set["metadata"]["generation"],
+            "updateRevision": revision,
+        }
+        labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+        for ordinal in range(stateful_set["spec"]["replicas"]):
+            if ordinal >= keep:
+                self.pods[f"{name}-{ordinal}"] = pod(f"{name}-{ordinal}", labels, revision, ready=ready, **container)
+
+
+def pod(
+    name: str, labels: dict[str, str], revision: str, *, ready: bool = True, container: str = "engine", **status: Any
+) -> dict[str, Any]:
+    """A pod as the API returns it; `status` are fields of the container's status."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}-{revision}",
+            "labels": labels | {"controller-revision-hash": revision},
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{"name": container, "restartCount": 0, "state": {"running": {}}} | status],
+        },
+    }
+
+
+def condition(status: dict[str, Any], kind: str = "Ready") -> dict[str, Any]:
+    """One condition of a status."""
+    return {entry["type"]: entry for entry in status["conditions"]}[kind]

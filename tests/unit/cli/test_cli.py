@@ -1,0 +1,114 @@
+"""The command line as a user sees it: exit codes, files and lines of what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reasoningpool.cli import main
+from support.pools import changed, pool, tier
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+def written(folder: Path, body: object) -> str:
+    path = folder / "pool.yaml"
+    path.write_text(body if isinstance(body, str) else yaml.safe_dump(body, sort_keys=False))
+    return str(path)
+
+
+def line_of(path: str, text: str) -> int:
+    return next(number for number, line in enumerate(Path(path).read_text().splitlines(), 1) if text in line)
+
+
+def test_unknown_field_is_named_with_file_line_and_path(tmp_path: Path) -> None:
+    path = written(tmp_path, changed(pool(), "spec.tiers.0.promtTokens", 5))
+    result = run("explain", path)
+    assert result.exit_code == 2
+    assert f"{path}:{line_of(path, 'promtTokens')}: spec.tiers[0].promtTokens: unknown field" in result.stderr
+
+
+def test_every_problem_is_named_not_only_the_first(tmp_path: Path) -> None:
+    body = changed(changed(pool(), "spec.accelerator.perReplica", "two"), "spec.tiers.0.workload", "Batch")
+    lines = run("render", written(tmp_path, body)).stderr.splitlines()
+    assert len(lines) == 2
+    assert any("perReplica: must be a whole number, not 'two'" in line for line in lines)
+    assert any("workload: must be one of 'Reasoning' or 'Chat', not 'Batch'" in line for line in lines)
+
+
+def test_unknown_model_is_named_with_its_line_and_what_to_write(tmp_path: Path) -> None:
+    path = written(tmp_path, pool(model={"id": "Qwen/Qwen3-33B"}))
+    result = run("explain", path)
+    assert result.exit_code == 2
+    assert f"{path}:{line_of(path, 'Qwen3-33B')}: spec.model.id:" in result.stderr
+    assert "configJSON" in result.stderr
+    assert "Qwen/Qwen3-32B" in result.stderr
+
+
+def test_does_not_fit_says_numbers_and_the_nearest_change_and_exits_with_3(tmp_path: Path) -> None:
+    path = written(tmp_path, pool(accelerator={"product": "L4-24GB"}))
+    result = run("explain", path)
+    assert result.exit_code == 3
+    for word in ("needed", "available", "missing"):
+        assert word in result.stdout
+    assert run("render", path).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "is no YAML"),
+        ("- 1", "is no Kubernetes object, but a list"),
+        ("just text", "is no Kubernetes object, but text"),
+        ("", "holds no ReasoningPool"),
+        ("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "holds no ReasoningPool"),
+        ("apiVersion: reasoningpool.io/v1\nkind: ReasoningPool\nmetadata: {name: a}\nspec: {}\n", "apiVersion: must be"),
+        ("kind: ReasoningPool\nkind: ReasoningPool\n", "key 'kind' is written twice"),
+        ("&a [*a]", "is no"),
+        ("\x00", "is no YAML"),
+        ("kind: ReasoningPool\nmetadata: 5\nspec: 7\n", "metadata.name"),
+    ],
+)
+def test_bad_file_gives_one_clear_line_and_exit_code_2(tmp_path: Path, text: str, words: str) -> None:
+    result = run("explain", written(tmp_path, text))
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_missing_file_and_binary_file_are_no_tracebacks(tmp_path: Path) -> None:
+    assert "cannot be read" in run("render", str(tmp_path / "none.yaml")).stderr
+    binary = tmp_path / "b"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert "is no UTF-8 text" in run("render", str(binary)).stderr
+
+
+def test_other_objects_of_a_file_are_passed_over_and_stdin_works() -> None:
+    text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n" + yaml.safe_dump(pool())
+    result = run("render", "-", stdin=text)
+    assert result.exit_code == 0
+    assert [document["kind"] for document in yaml.safe_load_all(result.stdout)][0] == "ServiceAccount"
+
+
+def test_rendered_stateful_set_has_the_replicas_that_the_scale_manager_applies() -> None:
+    body = pool(tiers=[tier(replicas=3)])
+    rendered = list(yaml.safe_load_all(run("render", "-", stdin=yaml.safe_dump(body)).stdout))
+    assert [d["spec"]["replicas"] for d in rendered if d["kind"] == "StatefulSet"] == [3]
+
+
+def test_warnings_go_to_stderr_with_their_line(tmp_path: Path) -> None:
+    path = written(tmp_path, changed(pool(), "spec.engine.image", "vllm/vllm-openai:latest"))
+    result = run("render", path)
+    assert result.exit_code == 0
+    assert "warning: " in result.stderr
+    assert "does not tell vLLM's version" in result.stderr
+    assert "warning" not in result.stdout
+
+
+def test_crd_command_prints_the_committed_file() -> None:
+    committed = Path(__file__).parents[3] / "crds" / "reasoningpool.yaml"
+    assert run("crd").stdout == committed.read_text()
