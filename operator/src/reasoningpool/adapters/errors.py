@@ -101,6 +101,17 @@ class Unreachable(Transient):
     """No answer came at all; the next request will hardly fare better."""
 
 
+_BY_STATUS: Final[Mapping[int, type[KubeError]]] = {
+    401: Transient,  # again after a new login; the request itself may be right
+    403: Forbidden,
+    404: NotFound,
+    408: Transient,
+    409: Conflict,
+    410: NotFound,
+    429: Transient,
+}
+
+
 def classify(
     status: int, body: Mapping[str, Any] | None, text: str = "", retry_after: float | None = None
 ) -> KubeError:
@@ -117,23 +128,11 @@ def classify(
 
 
 def _class_of(status: int, raw_message: str) -> type[KubeError]:
-    match status:
-        case 404 if _UNKNOWN_RESOURCE in raw_message:
-            return NotInstalled
-        case 404 | 410:
-            return NotFound
-        case 403:
-            return Forbidden
-        case 409:
-            return Conflict
-        case 500 if raw_message.startswith(_TYPED_PATCH):
-            return Permanent
-        case 401 | 408 | 429:
-            return Transient
-        case _ if 400 <= status < 500:
-            return Permanent
-        case _:
-            return Transient
+    if status == 404 and _UNKNOWN_RESOURCE in raw_message:
+        return NotInstalled
+    if status == 500 and raw_message.startswith(_TYPED_PATCH):
+        return Permanent
+    return _BY_STATUS.get(status) or (Permanent if 400 <= status < 500 else Transient)
 
 
 def _causes(body: Mapping[str, Any]) -> tuple[Cause, ...]:

@@ -126,7 +126,8 @@ class Kube:
     ) -> Manifest:
         """Server-side apply; answers the object as it is now."""
         key = ObjectKey.of(manifest)
-        return await self._apply(object_path(key), manifest, ("apply", key.kind), manager, force, priority)
+        verb = ("apply", key.kind)
+        return await self._apply(object_path(key), manifest, verb, manager=manager, force=force, priority=priority)
 
     async def apply_status(
         self, manifest: Mapping[str, Any], *, manager: str, priority: Priority = Priority.NORMAL
@@ -134,7 +135,8 @@ class Kube:
         """Server-side apply of the status alone; never creates, and never touches an object with another uid."""
         key = ObjectKey.of(manifest)
         path = object_path(key) + "/status"
-        return await self._apply(path, manifest, ("apply-status", key.kind), manager, force=True, priority=priority)
+        verb = ("apply-status", key.kind)
+        return await self._apply(path, manifest, verb, manager=manager, force=True, priority=priority)
 
     async def delete(
         self, key: ObjectKey, *, uid: str, propagation: str = "Background", priority: Priority = Priority.NORMAL
@@ -247,8 +249,9 @@ class Kube:
         path: str,
         manifest: Mapping[str, Any],
         verb: tuple[str, str],
+        *,
         manager: str,
-        force: bool,  # noqa: FBT001 - private, and named at both call sites' ends
+        force: bool,
         priority: Priority,
     ) -> Manifest:
         query = [("fieldManager", manager), ("force", str(force).lower())]
@@ -257,7 +260,16 @@ class Kube:
 
     async def _text(self, path: str, query: Iterable[tuple[str, str]], verb: tuple[str, str]) -> str:
         _, raw = await self._exchange(
-            lambda: self._send("GET", path, None, query, "application/json", "*/*", Priority.BACKGROUND, verb),
+            lambda: self._send(
+                "GET",
+                path,
+                None,
+                query,
+                content_type="application/json",
+                accept="*/*",
+                priority=Priority.BACKGROUND,
+                verb=verb,
+            ),
             resend=True,
         )
         return raw.decode("utf-8", errors="replace")
@@ -276,7 +288,10 @@ class Kube:
         resend: bool = True,
     ) -> Manifest:
         is_json, raw = await self._exchange(
-            lambda: self._send(method, path, body, query, content_type, accept, priority, verb), resend=resend
+            lambda: self._send(
+                method, path, body, query, content_type=content_type, accept=accept, priority=priority, verb=verb
+            ),
+            resend=resend,
         )
         if not is_json:
             message = f"the API server answered {method} {path} with something that is not JSON"
@@ -325,6 +340,7 @@ class Kube:
         path: str,
         body: Mapping[str, Any] | None,
         query: Iterable[tuple[str, str]],
+        *,
         content_type: str,
         accept: str,
         priority: Priority | None,
@@ -348,10 +364,8 @@ class Kube:
 
 def _error(status: int, headers: Mapping[str, str], raw: bytes, *, is_json: bool) -> KubeError:
     retry_after: float | None = None
-    try:
+    with contextlib.suppress(ValueError):  # absent, or a date, which API servers do not send
         retry_after = float(headers.get("Retry-After", ""))
-    except ValueError:
-        pass
     body: Mapping[str, Any] | None = None
     if is_json:
         try:

@@ -75,7 +75,7 @@ class Observer:
     async def run(self, interval: float) -> None:
         """Compare for ever."""
         while True:
-            await asyncio.sleep(interval * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load, no secret
+            await asyncio.sleep(interval * random.uniform(0.8, 1.2))
             try:
                 await self.compare()
             except KubeError as error:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled, Permanent, Transient
 from reasoningpool.adapters.gate import Priority
@@ -27,6 +27,7 @@ _LOG_LINES: Final = 60
 _LOG_BYTES: Final = 16_384
 # A crash-looping container writes a new log at every restart; reading each of them says nothing new.
 _LOG_AGAIN_SECONDS: Final = 30.0
+_FRESH_SECONDS: Final = 60.0
 
 
 class Planner(Protocol):
@@ -66,6 +67,15 @@ class Tools:
     plan_failure: FailurePlanner
     may_write: Callable[[], bool] = lambda: True
     timing: Timing = Timing()
+    # Planning takes milliseconds of CPU; one pool at a time, so that a thousand of them leave the event loop
+    # free in between (the Lease must be renewed).
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def plan(self, snapshot: Snapshot) -> Plan:
+        """A plan, when it is this pool's turn."""
+        async with self.turn:
+            await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
+            return self.planner(snapshot, now=datetime.now(UTC))
 
 
 class Gone(Exception):  # noqa: N818
@@ -75,10 +85,13 @@ class Gone(Exception):  # noqa: N818
 class PoolTask:
     """The life of one pool, by uid. `run` ends when the pool is gone."""
 
-    def __init__(self, name: PoolName, uid: str, tools: Tools) -> None:
-        self.name = name
-        self.uid = uid
+    def __init__(self, pool: Mapping[str, Any], tools: Tools) -> None:
+        meta = pool["metadata"]
+        self.name = name = PoolName(meta["namespace"], meta["name"])
+        self.uid: str = meta["uid"]
         self.cycles = 0
+        # The first cycle works on what the list or the watch has just brought; all others read.
+        self._first: tuple[Mapping[str, Any], float] | None = (pool, time.monotonic())
         self._tools = tools
         self._memory = PoolMemory()
         self._wake = asyncio.Event()
@@ -108,7 +121,7 @@ class PoolTask:
             except KubeError as error:
                 delay = self._backoff(error.retry_after)
                 self._tell(error, delay)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a fault in one pool must not end the others
                 delay = self._backoff(None)
                 self._log.exception("reconciling failed unexpectedly; next try in %.0f s", delay)
                 await self._tell_status(type(error).__name__)
@@ -133,12 +146,19 @@ class PoolTask:
         if self._urgent:
             await asyncio.sleep(timing.settle)
         elif not self._alarm:
-            await self._rest(ended + timing.gap)
+            await self._rest(ended + timing.gap - time.monotonic())
 
-    async def _rest(self, until: float) -> None:
+    async def _rest(self, seconds: float) -> None:
         """Wait out the gap between cycles, less if the pool itself changes meanwhile."""
-        while (left := until - time.monotonic()) > 0 and not self._urgent:
-            await asyncio.sleep(min(left, self._tools.timing.settle))
+        self._wake.clear()
+        self._alarm = False
+        alarm = asyncio.get_running_loop().call_later(max(0.0, seconds), self.wake_by_clock)
+        try:
+            while not (self._alarm or self._urgent):
+                await self._wake.wait()
+                self._wake.clear()
+        finally:
+            alarm.cancel()
 
     def wake_by_clock(self) -> None:
         """The resync, the requeue or the end of a back-off is due."""
@@ -149,7 +169,7 @@ class PoolTask:
         timing = self._tools.timing
         self._errors += 1
         delay = min(timing.max_backoff, timing.first_backoff * 2.0 ** min(self._errors - 1, 20))
-        return max(delay * random.uniform(0.8, 1.2), retry_after or 0.0)  # noqa: S311 - spreads load, no secret
+        return max(delay * random.uniform(0.8, 1.2), retry_after or 0.0)
 
     def _tell(self, error: KubeError, delay: float) -> None:
         if isinstance(error, Forbidden):
@@ -167,13 +187,13 @@ class PoolTask:
         tools, memory = self._tools, self._memory
         pool = await self._read()
         snapshot = self._snapshot(pool)
-        plan = tools.planner(snapshot, now=datetime.now(UTC))
+        plan = await tools.plan(snapshot)
         report = await tools.executor.carry_out(self.name, plan, memory)
         notes = plan.events
         news = await self._read_logs(plan.logs_wanted)
         if news or report.failures != snapshot.failures:
             # Status should tell of what this very cycle found out.
-            planned, plan = plan, tools.planner(self._snapshot(pool), now=datetime.now(UTC))
+            planned, plan = plan, await tools.plan(self._snapshot(pool))
             notes += tuple(note for note in plan.events if note not in notes)
             if (planned.applies, planned.prunes) != (plan.applies, plan.prunes):
                 self.wake(urgent=False)
@@ -193,15 +213,11 @@ class PoolTask:
             await self._tools.events.send(pool, notes)
 
     def _next_look(self, plan: Plan) -> float:
-        resync = self._tools.timing.resync * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, no secret
+        resync = self._tools.timing.resync * random.uniform(0.8, 1.2)
         return resync if plan.requeue_after_seconds is None else min(resync, plan.requeue_after_seconds)
 
     async def _read(self) -> Manifest:
-        key = ObjectKey(names.API_VERSION, names.KIND, self.name.namespace, self.name.name)
-        try:
-            pool = await self._tools.kube.get(key, priority=Priority.URGENT)
-        except NotInstalled as error:  # the CRD was removed, and every pool with it
-            raise Gone from error
+        pool = await self._get()
         meta = pool["metadata"]
         if meta["uid"] != self.uid or meta.get("deletionTimestamp"):
             raise Gone
@@ -209,6 +225,16 @@ class PoolTask:
             self._memory.generation = meta["generation"]
             self._memory.refused.clear()
         return pool
+
+    async def _get(self) -> Manifest:
+        first, self._first = self._first, None
+        if first is not None and time.monotonic() - first[1] < _FRESH_SECONDS:
+            return dict(first[0])
+        key = ObjectKey(names.API_VERSION, names.KIND, self.name.namespace, self.name.name)
+        try:
+            return await self._tools.kube.get(key, priority=Priority.URGENT)
+        except NotInstalled as error:  # the CRD was removed, and every pool with it
+            raise Gone from error
 
     def _snapshot(self, pool: Manifest) -> Snapshot:
         store = self._tools.store
@@ -271,5 +297,5 @@ class PoolTask:
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:
             self._log.debug("the failure could not be put into the status: %r", also)
-        except Exception:
+        except Exception:  # noqa: BLE001 - this is the last resort already
             self._log.exception("the failure could not be put into the status")

@@ -52,7 +52,7 @@ class Pools:
             return
         self._shapes[name] = shape(pool)
         predecessor = current[1] if current is not None else None
-        task = PoolTask(name, meta["uid"], self._tools)
+        task = PoolTask(pool, self._tools)
         runner = asyncio.create_task(self._live(task, predecessor), name=f"pool {name.namespace}/{name.name}")
         self._tasks[name] = (task, runner)
         runner.add_done_callback(lambda done: self._ended(name, done))

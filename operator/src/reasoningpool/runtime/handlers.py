@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import kopf
 
-from reasoningpool.adapters.kube import Kube, collection_path
+from reasoningpool.adapters.kube import Kube, collection_path, plural
 from reasoningpool.api import names
 from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.observer import SELECTOR
@@ -91,7 +91,7 @@ class Watcher:
         for api_version, kind in WATCHED_KINDS:
             group, _slash, version = api_version.rpartition("/")
 
-            @kopf.on.event(group, version, kind=kind, id=f"on_{kind.lower()}", registry=registry)
+            @kopf.on.event(group, version, plural(kind), id=f"on_{kind.lower()}", registry=registry)
             async def on_child(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401
                 self.child_event(event["type"], dict(event["object"]))
 
@@ -118,7 +118,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
-    settings.watching.server_timeout = 300.0
+    settings.watching.server_timeout = 300  # an int: it goes into the URL as it is
     settings.watching.connect_timeout = 10.0
     settings.watching.chunk_size = _LIST_PAGE
     settings.networking.request_timeout = 30.0
@@ -126,5 +126,5 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _Backoffs()
     settings.queueing.idle_timeout = 0.5
     for _, kind in WATCHED_KINDS:
-        settings.watching.label_selectors[f"{kind.lower()}s"] = SELECTOR
+        settings.watching.label_selectors[plural(kind)] = SELECTOR
     return settings

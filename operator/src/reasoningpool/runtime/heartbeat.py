@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 import aiohttp
+from typing_extensions import override
 
 # The API server sends a bookmark a minute; a watcher that heard nothing for 70 s opens its stream anew. Twice
 # that, and neither the old stream nor a new one came to anything.
@@ -42,6 +43,7 @@ class Heartbeats:
         note = self.note
 
         class NotingResponse(aiohttp.ClientResponse):
+            @override
             async def start(self, connection: Any) -> aiohttp.ClientResponse:  # noqa: ANN401 - aiohttp's own type is private
                 await super().start(connection)
                 if self.status < 300:

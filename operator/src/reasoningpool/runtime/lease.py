@@ -51,6 +51,7 @@ class Lease:
         self._renewed_at: float | None = None
         self._seen: dict[str, Any] | None = None
         self._seen_at = 0.0
+        self._released = False
         self.holder = ""
 
     @property
@@ -79,14 +80,16 @@ class Lease:
         """Renew until the Lease is lost; returning means that we must stop writing at once."""
         while self.held:
             await asyncio.sleep(self._timing.retry)
-            if not self.held:
+            if self._released or not self.held:
                 break
             try:
                 async with asyncio.timeout(self._timing.deadline):
                     if not await self.attempt():
-                        self._renewed_at = None
+                        break
             except (KubeError, TimeoutError) as error:
                 log.warning("the Lease was not renewed: %s", error)
+        if self._released:
+            return
         self._renewed_at = None
         log.error("leadership lost: %s is held by %s", self._key, self.holder or "nobody")
 
@@ -109,9 +112,9 @@ class Lease:
 
     async def release(self) -> None:
         """Let go, so that a standby takes over within its retry period."""
-        if self._renewed_at is None:
+        if self._renewed_at is None or self._released:
             return
-        self._renewed_at = None
+        self._released, self._renewed_at = True, None
         try:
             lease = await self._kube.get_lease(self._key)
             if (lease.get("spec") or {}).get("holderIdentity") != self._me:

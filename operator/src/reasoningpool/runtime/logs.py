@@ -8,12 +8,15 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+from typing_extensions import override
+
 _EXTRAS: Final = ("pool_namespace", "pool")
 
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -35,6 +38,7 @@ class TextFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(where)s%(message)s")
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         name = getattr(record, "pool", None)
         record.where = f"[{getattr(record, 'pool_namespace', '')}/{name}] " if name else ""

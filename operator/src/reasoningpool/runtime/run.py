@@ -119,10 +119,11 @@ class Operator:
             lost = keeper.done()
             self._stop.set()
             await watching
-            return EXIT_FAILED if lost else EXIT_STOPPED
-        except Exception:
-            log.exception("watching failed")
+        except Exception as error:  # noqa: BLE001 - kopf has logged where it came from
+            log.error("watching failed: %s", error)  # noqa: TRY400
             return EXIT_FAILED
+        else:
+            return EXIT_FAILED if lost else EXIT_STOPPED
         finally:
             for task in filter(None, (keeper, comparer)):
                 task.cancel()

@@ -1,0 +1,25 @@
+"""How many pods wait for a StatefulSet to adopt them."""
+
+from unit.reconcile.builders import pod, stateful_set
+
+from reasoningpool.reconcile.executor import orphaned_replicas
+
+
+def test_the_highest_ordinal_without_a_controller_decides():
+    pods = (pod("p-a-0"), pod("p-a-3"), pod("p-a-1", controller="other"))
+    assert orphaned_replicas(stateful_set(), pods) == 4
+
+
+def test_pods_that_have_a_controller_or_are_leaving_do_not_wait():
+    pods = (pod("p-a-0", controller="s"), pod("p-a-1", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert orphaned_replicas(stateful_set(), pods) == 0
+
+
+def test_pods_of_other_names_do_not_count():
+    assert orphaned_replicas(stateful_set(), (pod("p-a-x"), pod("p-ab-7"), pod("other-7"))) == 0
+
+
+def test_ordinals_may_start_elsewhere():
+    manifest = stateful_set()
+    manifest["spec"]["ordinals"] = {"start": 5}
+    assert orphaned_replicas(manifest, (pod("p-a-5"), pod("p-a-6"))) == 2

@@ -1,0 +1,266 @@
+"""The cycle of one pool: when it runs, what it carries on, and what it does when something fails."""
+
+import asyncio
+import logging
+
+import pytest
+from unit.reconcile.builders import pool, stateful_set
+
+from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
+from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, ObjectKey, Plan
+from reasoningpool.reconcile.executor import NotLeading, Report
+from reasoningpool.reconcile.memory import Refused
+from reasoningpool.reconcile.pool_task import PoolTask, Timing, Tools
+from reasoningpool.reconcile.store import Store
+
+QUICK = Timing(resync=60, settle=0.0, gap=0.0, first_backoff=0.01, max_backoff=0.04)
+KEY = ObjectKey.of(stateful_set())
+FAILURE = ApplyFailure(key=KEY, message="refused")
+
+
+class Kube:
+    """Answers reads of one pool and of logs."""
+
+    def __init__(self, live=None):
+        self.live = live if live is not None else pool()
+        self.reads = 0
+        self.logs = []
+
+    async def get(self, key, *, priority):
+        self.reads += 1
+        if self.live is None:
+            raise NotFound("gone", status=404)
+        return self.live
+
+    async def pod_log(self, namespace, pod, container, *, previous, lines, limit_bytes):
+        self.logs.append(pod)
+        return "out of memory"
+
+
+class Executor:
+    """Records what it is asked for; `script` holds errors or reports for the next cycles."""
+
+    def __init__(self, script=()):
+        self.script = list(script)
+        self.plans, self.statuses = [], []
+
+    async def carry_out(self, name, plan, memory):
+        self.plans.append(plan)
+        step = self.script.pop(0) if self.script else Report()
+        if isinstance(step, Exception):
+            raise step
+        if step.failures:
+            memory.refused = {item.key: Refused(b"", None, item, 1e12) for item in step.failures}
+        return step
+
+    async def apply_status(self, live, status, memory):
+        self.statuses.append(status)
+        return True
+
+
+class Events:
+    def __init__(self):
+        self.sent, self.forgotten = [], []
+
+    async def send(self, live, notes):
+        self.sent.append(notes)
+
+    def forget(self, uid):
+        self.forgotten.append(uid)
+
+
+class World:
+    """A task among stubs, and a way to wait for what it does."""
+
+    def __init__(self, *, planner, script=(), timing=QUICK, live=None):
+        self.kube, self.executor, self.events, self.store = Kube(live), Executor(script), Events(), Store()
+        self.snapshots = []
+
+        def plan(snapshot, *, now):
+            self.snapshots.append(snapshot)
+            answer = planner(snapshot)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def plan_failure(snapshot, error, *, now):
+            return Plan(status={"reason": error})
+
+        self.tools = Tools(
+            kube=self.kube,
+            store=self.store,
+            executor=self.executor,
+            events=self.events,
+            planner=plan,
+            plan_failure=plan_failure,
+            timing=timing,
+        )
+        self.task = PoolTask(pool(), self.tools)
+
+    async def __aenter__(self):
+        self.running = asyncio.create_task(self.task.run())
+        return self
+
+    async def __aexit__(self, *_):
+        self.running.cancel()
+        await asyncio.wait([self.running])
+
+    async def until(self, condition):
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0)  # the condition is set by other tasks of this loop
+
+
+def nothing(_snapshot):
+    return Plan(status={"reason": "Ok"})
+
+
+async def test_the_first_cycle_works_on_what_was_listed_and_the_next_ones_read():
+    async with World(planner=nothing) as world:
+        await world.until(lambda: world.task.cycles == 1 and world.executor.statuses)
+        assert world.kube.reads == 0
+        world.task.wake(urgent=True)
+        await world.until(lambda: len(world.executor.statuses) == 2)
+        assert world.kube.reads == 1
+
+
+async def test_wakes_during_a_cycle_lead_to_exactly_one_more():
+    def planner(snapshot):
+        if len(world.snapshots) == 1:
+            for _ in range(5):
+                world.task.wake(urgent=True)
+        return Plan()
+
+    world = World(planner=planner)
+    async with world:
+        await world.until(lambda: world.task.cycles == 2)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert world.task.cycles == 2
+
+
+@pytest.mark.parametrize("live", [None, pool(uid="another"), pool(deletionTimestamp="2026-01-01T00:00:00Z")])
+async def test_k02_a_pool_that_is_gone_leaving_or_replaced_ends_its_task_without_a_write(live):
+    world = World(planner=nothing)
+    async with world:
+        await world.until(lambda: world.executor.statuses)
+        world.kube.live = live
+        world.task.wake(urgent=True)
+        await asyncio.wait_for(world.running, timeout=5)
+    assert len(world.executor.plans) == 1
+    assert world.events.forgotten == ["uid-p"]
+
+
+async def test_k18_transient_errors_are_tried_again_with_growing_delays(caplog):
+    caplog.set_level(logging.WARNING)
+    errors = [Transient("overloaded", status=503), Transient("overloaded", status=503)]
+    async with World(planner=nothing, script=errors) as world:
+        await world.until(lambda: world.executor.statuses)
+        assert world.task.cycles == 3
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == ["overloaded (HTTP 503)"] * 2
+
+
+async def test_k18_a_fault_of_ours_is_logged_and_told_in_the_status_and_stops_nobody(caplog):
+    answers = [KeyError("tiers"), Plan(status={"reason": "Ok"})]
+    async with World(planner=lambda _: answers.pop(0)) as world:
+        await world.until(lambda: len(world.executor.statuses) == 2)
+        assert world.executor.statuses == [{"reason": "KeyError"}, {"reason": "Ok"}]
+    (record,) = (record for record in caplog.records if record.exc_info)
+    assert "KeyError" in record.exc_text or record.exc_info[0] is KeyError
+    assert (record.pool_namespace, record.pool) == ("llm", "p")
+
+
+async def test_k18_backing_off_grows_to_the_limit_and_only_a_change_of_the_pool_cuts_it_short():
+    timing = Timing(resync=60, settle=0, gap=0, first_backoff=30, max_backoff=300)
+    async with World(planner=lambda _: KeyError("x"), timing=timing) as world:
+        await world.until(lambda: len(world.executor.statuses) == 1)
+        world.task.wake(urgent=False)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert world.task.cycles == 1
+        world.task.wake(urgent=True)
+        await world.until(lambda: world.task.cycles == 2)
+    delays = [world.task._backoff(None) for _ in range(12)]
+    assert max(delays) <= 300 * 1.2
+    assert delays[-1] >= 300 * 0.8
+
+
+async def test_a_missing_permission_is_said_in_the_log(caplog):
+    refused = Forbidden('cannot patch resource "reasoningpools/status"', status=403)
+    async with World(planner=nothing, script=[refused]) as world:
+        await world.until(lambda: world.executor.statuses)
+    assert 'cannot patch resource "reasoningpools/status"; grant it' in caplog.text
+
+
+async def test_a_status_the_server_refuses_is_logged_as_a_fault_of_ours(caplog):
+    async with World(planner=nothing, script=[Permanent("status.x: unknown", status=422)]) as world:
+        await world.until(lambda: world.executor.statuses)
+    assert "refuses what the operator sends" in caplog.text
+
+
+async def test_a_refusal_of_this_cycle_is_in_this_cycles_status():
+    def planner(snapshot):
+        return Plan(status={"reason": snapshot.failures[0].message if snapshot.failures else "Ok"})
+
+    async with World(planner=planner, script=[Report(failures=(FAILURE,))]) as world:
+        await world.until(lambda: world.executor.statuses)
+        assert world.executor.statuses == [{"reason": "refused"}]
+
+
+async def test_refusals_are_forgotten_when_the_generation_changes():
+    script = [Report(failures=(FAILURE,)), Report(failures=(FAILURE,))]
+    async with World(planner=nothing, script=script) as world:
+        await world.until(lambda: world.executor.statuses)
+        world.task.wake(urgent=True)
+        await world.until(lambda: len(world.executor.statuses) == 2)
+        assert world.snapshots[-1].failures == (FAILURE,)
+        world.kube.live = pool(generation=2)
+        world.task.wake(urgent=True)
+        await world.until(lambda: len(world.executor.statuses) == 3)
+        assert world.snapshots[-1].failures == ()
+
+
+async def test_logs_are_read_when_wanted_told_at_once_and_kept_while_the_pod_is_there():
+    live = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**stateful_set()["metadata"], "name": "p-a-0", "uid": "pod-1"},
+    }
+    wanted = LogWanted(namespace="llm", pod="p-a-0", pod_uid="pod-1", container="engine", previous=True)
+
+    def planner(snapshot):
+        text = snapshot.logs["pod-1"].text if snapshot.logs else "no log"
+        return Plan(logs_wanted=(wanted,), status={"reason": text})
+
+    async with World(planner=planner) as world:
+        world.store.upsert(live)
+        await world.until(lambda: world.executor.statuses)
+        world.task.wake(urgent=True)
+        await world.until(lambda: len(world.executor.statuses) == 2)
+        assert world.executor.statuses == [{"reason": "out of memory"}] * 2
+        assert world.kube.logs == ["p-a-0"]
+
+
+async def test_events_of_the_plan_that_was_carried_out_are_not_lost_to_the_second_look():
+    note = EventNote(type=EventType.NORMAL, reason="Created", message="creating", action="Create")
+
+    def planner(snapshot):
+        return Plan(events=() if snapshot.failures else (note,))
+
+    async with World(planner=planner, script=[Report(failures=(FAILURE,))]) as world:
+        await world.until(lambda: world.events.sent)
+        assert world.events.sent == [(note,)]
+
+
+async def test_without_leadership_nothing_is_told():
+    async with World(planner=nothing, script=[NotLeading()]) as world:
+        await world.until(lambda: world.executor.plans)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert world.executor.statuses == []
+        assert world.events.sent == []
+
+
+async def test_a_plan_may_ask_to_be_looked_at_again_soon():
+    async with World(planner=lambda _: Plan(requeue_after_seconds=0.001, applies=(Apply(manifest={}),))) as world:
+        await world.until(lambda: world.task.cycles >= 3)

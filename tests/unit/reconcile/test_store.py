@@ -1,0 +1,94 @@
+"""What is known of the cluster, whatever order it is told in."""
+
+import pytest
+from unit.reconcile.builders import meta, pod, stateful_set
+
+from reasoningpool.planning.types import ObjectKey
+from reasoningpool.reconcile.shape import digest, shape
+from reasoningpool.reconcile.store import PoolName, Store
+
+POOL = PoolName("llm", "p")
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def store(told):
+    return Store(lambda pool, kind: told.append((pool, kind)))
+
+
+def test_objects_come_back_whole_but_for_managed_fields(store):
+    live = stateful_set(replicas=2, managedFields=[{"manager": "x"}])
+    store.upsert(live)
+    (child,) = store.children(POOL)
+    assert child["spec"] == live["spec"]
+    assert "managedFields" not in child["metadata"]
+    assert child["metadata"]["uid"] == "uid-p-a"
+
+
+def test_pods_and_children_are_kept_apart(store):
+    store.upsert(stateful_set())
+    store.upsert(pod("p-a-0"))
+    assert [child["kind"] for child in store.children(POOL)] == ["StatefulSet"]
+    assert [item["metadata"]["name"] for item in store.pods(POOL)] == ["p-a-0"]
+
+
+def test_only_news_wakes_the_pool(store, told):
+    live = stateful_set()
+    assert store.upsert(live)
+    assert not store.upsert(live)
+    assert not store.upsert({**live, "metadata": {**live["metadata"], "resourceVersion": "1"}})
+    assert told == [(POOL, "StatefulSet")]
+
+
+def test_the_answer_to_our_own_apply_is_no_news_and_neither_is_its_echo(store, told):
+    live = stateful_set()
+    store.upsert(live, notify=False)
+    store.upsert(live)
+    assert told == []
+
+
+def test_a_late_event_of_a_deleted_object_does_not_bring_it_back(store):
+    live = stateful_set()
+    store.upsert(live)
+    key = ObjectKey.of(live)
+    assert store.remove(POOL, key, live["metadata"]["uid"])
+    assert not store.upsert({**live, "metadata": {**live["metadata"], "resourceVersion": "999999"}})
+    assert store.children(POOL) == ()
+
+
+def test_a_deletion_of_the_old_object_leaves_the_new_one_of_its_name(store):
+    old, new = stateful_set(uid="old"), stateful_set(uid="new")
+    store.upsert(old)
+    store.upsert(new)
+    assert not store.remove(POOL, ObjectKey.of(old), "old")
+    assert store.record(POOL, ObjectKey.of(new)).uid == "new"
+
+
+def test_objects_without_a_pool_are_not_kept(store):
+    assert not store.upsert({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "namespace": "llm"}})
+    assert store.count() == 0
+
+
+def test_a_status_write_leaves_the_shape_as_it_is():
+    live = stateful_set(replicas=2)
+    busy = {**live, "metadata": {**live["metadata"], "resourceVersion": "7"}, "status": {"readyReplicas": 1}}
+    assert shape(live) == shape(busy)
+
+
+def test_replicas_are_not_part_of_the_shape_but_everything_else_we_apply_is():
+    live = stateful_set(replicas=2)
+    assert shape(live) == shape(stateful_set(replicas=5))
+    assert shape(live) != shape(stateful_set(replicas=2, image="v2"))
+    relabelled = {**live, "metadata": {**live["metadata"], "labels": {}}}
+    assert shape(live) != shape(relabelled)
+    annotated = {**live, "metadata": meta("p-a", annotations={"a": "b"})}
+    assert shape(live) != shape(annotated)
+
+
+def test_a_digest_knows_no_order_of_keys():
+    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
+    assert digest({"a": [1, 2]}) != digest({"a": [2, 1]})

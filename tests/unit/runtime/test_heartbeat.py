@@ -1,0 +1,52 @@
+"""A watch that says nothing is found out."""
+
+import pytest
+
+from reasoningpool.runtime.heartbeat import DEAD_AFTER_SECONDS, Heartbeats, _NotingReader
+
+
+@pytest.fixture
+def now():
+    return [0.0]
+
+
+@pytest.fixture
+def heartbeats(now):
+    return Heartbeats(lambda: now[0])
+
+
+def test_k04_a_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):
+    heartbeats.expect(["/pods", "/pools"])
+    now[0] = DEAD_AFTER_SECONDS
+    heartbeats.note("/pods")
+    assert heartbeats.dead() == []
+    now[0] += 1
+    assert heartbeats.dead() == [f"/pools ({DEAD_AFTER_SECONDS + 1:.0f} s)"]
+
+
+def test_k04_a_relist_or_a_bookmark_is_a_sign_of_life(heartbeats, now):
+    heartbeats.expect(["/pools"])
+    now[0] = DEAD_AFTER_SECONDS + 1
+    heartbeats.note("/pools")
+    assert heartbeats.dead() == []
+
+
+def test_a_standby_that_watches_nothing_is_alive(heartbeats, now):
+    heartbeats.note("/pools")
+    now[0] = 1e9
+    assert heartbeats.dead() == []
+
+
+async def test_each_chunk_of_a_stream_counts():
+    class Reader:
+        exception = "kept"
+
+        async def iter_chunked(self, size):
+            for chunk in (b"a", b"b"):
+                yield chunk
+
+    beats = []
+    reader = _NotingReader(Reader(), lambda: beats.append(1))
+    assert [chunk async for chunk in reader.iter_chunked(10)] == [b"a", b"b"]
+    assert len(beats) == 2
+    assert reader.exception == "kept"
