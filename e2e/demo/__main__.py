@@ -60,7 +60,7 @@ def up() -> int:
 
 def _fake() -> int:
     cluster = core.up(NAME, Profile.FAKE_NODES, fake_nodes=2)
-    cluster.kubectl("apply", "--server-side", "-f", str(stack.ROOT / "crds" / "reasoningpool.yaml"))
+    stack.install_crd(cluster)
     cluster.kubectl("-n", NAMESPACE, "apply", "-f", str(stack.ROOT / "examples" / "qwen3-32b-two-tiers.yaml"))
     say("the operator is not running yet; start it with:")
     _look_around(cluster)

@@ -7,6 +7,7 @@ policy of the test cluster. The operator renders the same pods as for real image
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,19 +20,17 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 OPERATOR_IMAGE: Final = "reasoningpool.local/operator:dev"
-ENGINE_IMAGE: Final = "reasoningpool.local/vllm-cpu:0.32.0"
 MODEL_CLAIM: Final = "tiny-model"
 OPERATOR_NAMESPACE: Final = "reasoningpool-system"
+SERVED_SECONDS: Final = 30.0
 
 
 def provide_engine(cluster: Cluster, progress: Callable[[str], None]) -> None:
     """The engine image on the node."""
     engine = environment.ensure(progress)
-    content = image.scratch_image(engine)
-    cluster.import_scratch_image(
-        ENGINE_IMAGE, content.files, content.symlinks, content.env, content.entrypoint, folders=content.folders
-    )
-    cluster.mount_host_paths(ENGINE_IMAGE, {str(m.host_path): str(m.mount_path) for m in image.pod_mounts(engine)})
+    content = image.content(engine)
+    cluster.import_scratch_image(content.name, content.files, content.symlinks, content.env, content.entrypoint)
+    cluster.mount_host_paths(content.name, {mount.host_path: mount.mount_path for mount in content.mounts})
 
 
 def provide_model(cluster: Cluster, namespace: str, progress: Callable[[str], None], name: str = "tiny-qwen3") -> None:
@@ -82,18 +81,28 @@ def provide_operator(cluster: Cluster) -> None:
     cluster.mount_host_paths(OPERATOR_IMAGE, paths)
 
 
+def install_crd(cluster: Cluster) -> None:
+    """The CRD; returns when the API server serves it."""
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / "reasoningpool.yaml"))
+    deadline = time.monotonic() + SERVED_SECONDS
+    # `kubectl wait` fails while the new object has no conditions at all.
+    while cluster.kubectl("get", "reasoningpools", "-A", check=False).returncode:
+        if time.monotonic() > deadline:
+            msg = f"the API server does not serve ReasoningPools within {SERVED_SECONDS:.0f} s"
+            raise TimeoutError(msg)
+        time.sleep(0.1)
+
+
 def install_operator(cluster: Cluster) -> None:
     """What `make install` does, with the image of `provide_operator`; returns when the operator is ready."""
-    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / "reasoningpool.yaml"))
+    install_crd(cluster)
     built = cluster.kubectl("kustomize", str(ROOT / "operator" / "deploy")).stdout
     cluster.kubectl("apply", "--server-side", "-f", "-", input=_with_image(built))
-    cluster.kubectl(
-        "-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment", "--timeout=180s", timeout=200
-    )
+    cluster.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment", "--timeout=180s", timeout=200)
 
 
 def _with_image(manifests: str) -> str:
-    import yaml  # noqa: PLC0415 - only here
+    import yaml
 
     documents: list[dict[str, Any]] = [document for document in yaml.safe_load_all(manifests) if document]
     for document in documents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,14 +9,14 @@ import pytest
 from cluster import lifecycle
 from cluster.paths import cache_root
 from cluster.state import Profile, all_states
+from demo.stack import install_crd
 from support.apiserver import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cluster.core import Cluster
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -34,8 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 @pytest.fixture(scope="session")
 def crd_cluster(controlplane: Cluster) -> Cluster:
     """A control plane that has our CRD."""
-    controlplane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / "reasoningpool.yaml"))
-    controlplane.kubectl("wait", "--for=condition=Established", "crd/reasoningpools.reasoningpool.io", "--timeout=20s")
+    install_crd(controlplane)
     return controlplane
 
 

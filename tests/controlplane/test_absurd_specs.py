@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 
-INJECTION = 'x"; --port=1 \n$(HF_TOKEN) \'é漢'
+INJECTION = "x\"; --port=1 \n$(HF_TOKEN) 'é漢"
 ABSURD: tuple[Any, ...] = (
     0, -1, 10**12, 2**63, 1.5, True, "", " ", "x", "-1", "9" * 30, "a" * 10_000, INJECTION, "--flag", [], [1], {}, {"x": 1},
 )  # fmt: skip

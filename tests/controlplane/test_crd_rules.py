@@ -33,7 +33,9 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "set exactly one of claimName and claimTemplate",
     ),
     "accelerator-none": (
-        pool(accelerator={"perReplica": 1}), "spec.accelerator", "set exactly one of product and custom",
+        pool(accelerator={"perReplica": 1}),
+        "spec.accelerator",
+        "set exactly one of product and custom",
     ),
     "accelerator-two": (
         pool(accelerator={"product": "L4-24GB", "custom": {"memory": "24Gi", "computeCapability": "8.9"}}),
@@ -41,7 +43,9 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "set exactly one of product and custom",
     ),
     "chat-template": (
-        changed(pool(), "spec.engine.chatTemplate", {}), "spec.engine.chatTemplate", "set exactly one of inline",
+        changed(pool(), "spec.engine.chatTemplate", {}),
+        "spec.engine.chatTemplate",
+        "set exactly one of inline",
     ),
     "quantiles": (
         changed(pool(), f"{TIER}.tokenDistribution", [{"effort": "medium", "output": {"p50": 5, "p90": 4, "p99": 9}}]),
@@ -94,19 +98,30 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "set sharePercent on all efforts so that they sum to 100, or on none",
     ),
     "shared-prefix": (
-        changed(pool(), f"{TIER}.sharedPrefixTokens", 5000), "spec.tiers[0].sharedPrefixTokens", "sharedPrefixTokens is a part of promptTokens and must not exceed it",
+        changed(pool(), f"{TIER}.sharedPrefixTokens", 5000),
+        "spec.tiers[0].sharedPrefixTokens",
+        "sharedPrefixTokens is a part of promptTokens and must not exceed it",
     ),
     "gateway-parents": (
-        pool(gateway={"mode": "InferenceGateway"}), "spec.gateway.parentRefs", "parentRefs are required",
+        pool(gateway={"mode": "InferenceGateway"}),
+        "spec.gateway.parentRefs",
+        "parentRefs are required",
     ),
     "gateway-none-parents": (
-        pool(gateway={"mode": "None", "parentRefs": [{"name": "g"}]}), "spec.gateway.parentRefs", "must be absent",
+        pool(gateway={"mode": "None", "parentRefs": [{"name": "g"}]}),
+        "spec.gateway.parentRefs",
+        "must be absent",
     ),
     "env-two": (
         changed(
             pool(),
             f"{TIER}.podOverrides.containers",
-            [{"name": "engine", "env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}],
+            [
+                {
+                    "name": "engine",
+                    "env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+                }
+            ],
         ),
         "spec.tiers[0].podOverrides.containers[0].env[0].value",
         "set at most one of value and valueFrom",
@@ -120,7 +135,9 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "volume-none": (changed(pool(), VOLUMES, [{"name": "v"}]), "volumes[0]", "set exactly one of emptyDir"),
     "size-zero": (
-        changed(pool(), "spec.engine.kvCacheMemory", "0Gi"), "spec.engine.kvCacheMemory", "must be a quantity greater than zero",
+        changed(pool(), "spec.engine.kvCacheMemory", "0Gi"),
+        "spec.engine.kvCacheMemory",
+        "must be a quantity greater than zero",
     ),
     "name-upper": (pool("Pool"), "metadata.name", "lower case"),
     "name-digit": (pool("1pool"), "<nil>", "starting with a letter"),
@@ -134,7 +151,9 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "model-newline": (changed(pool(), "spec.model.id", "a\nb"), "spec.model.id", "should match"),
     "expansion": (changed(pool(), "spec.model.servedName", "$(HF_TOKEN)"), "spec.model.servedName", "should match"),
     "workload": (
-        changed(pool(), f"{TIER}.workload", "Batch"), "spec.tiers[0].workload", 'supported values: "Reasoning", "Chat"',
+        changed(pool(), f"{TIER}.workload", "Batch"),
+        "spec.tiers[0].workload",
+        'supported values: "Reasoning", "Chat"',
     ),
     "tiers-none": (pool(tiers=[]), "spec.tiers", "should have at least 1 items"),
     "tiers-many": (pool(tiers=[tier(f"t{i}") for i in range(10_000)]), "spec.tiers", "must have at most 16 items"),
@@ -160,7 +179,12 @@ def test_command_line_refuses_what_the_api_server_refuses(case: str) -> None:
 def test_every_rule_of_the_models_has_a_case() -> None:
     """A rule that is added without a case here fails this test."""
     tested = " ".join(words for _, _, words in RULES.values())
-    untested = [rule.message for model in _models(ApiModel) for rule in model.RULES if rule.cel and _key(rule.message) not in tested]
+    untested = [
+        rule.message
+        for model in _models(ApiModel)
+        for rule in model.RULES
+        if rule.cel and _key(rule.message) not in tested
+    ]
     assert untested == []
 
 

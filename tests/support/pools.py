@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 TINY_CONFIG = (
@@ -90,7 +91,13 @@ def full() -> dict[str, Any]:
         "requiredDuringSchedulingIgnoredDuringExecution": [pod_term],
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": pod_term}],
     }
-    probe = {"initialDelaySeconds": 1, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": 4, "successThreshold": 1}
+    probe = {
+        "initialDelaySeconds": 1,
+        "periodSeconds": 5,
+        "timeoutSeconds": 2,
+        "failureThreshold": 4,
+        "successThreshold": 1,
+    }
     toleration = {
         "key": "dedicated",
         "operator": "Equal",
@@ -218,7 +225,7 @@ def full() -> dict[str, Any]:
         "rollout": {"maxUnavailable": 1},
         "podOverrides": overrides,
     }
-    return pool(
+    whole = pool(
         "full",
         tiers=[reasoning, chat_tier(accelerator=custom)],
         model=model,
@@ -232,3 +239,4 @@ def full() -> dict[str, Any]:
         monitoring={"podMonitor": True, "rules": True},
         suspend=False,
     )
+    return json.loads(json.dumps(whole))  # no part of it is shared

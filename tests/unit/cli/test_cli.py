@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from reasoningpool.cli import main
 from support.pools import changed, pool, tier
 
+
 def run(*arguments: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, arguments, input=stdin)
 
@@ -66,7 +67,10 @@ def test_does_not_fit_says_numbers_and_the_nearest_change_and_exits_with_3(tmp_p
         ("just text", "is no Kubernetes object, but text"),
         ("", "holds no ReasoningPool"),
         ("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "holds no ReasoningPool"),
-        ("apiVersion: reasoningpool.io/v1\nkind: ReasoningPool\nmetadata: {name: a}\nspec: {}\n", "apiVersion: must be"),
+        (
+            "apiVersion: reasoningpool.io/v1\nkind: ReasoningPool\nmetadata: {name: a}\nspec: {}\n",
+            "apiVersion: must be",
+        ),
         ("kind: ReasoningPool\nkind: ReasoningPool\n", "key 'kind' is written twice"),
         ("&a [*a]", "is no"),
         ("\x00", "is no YAML"),

@@ -70,7 +70,11 @@ def test_words_in_the_log_count_where_the_termination_message_is_silent() -> Non
     [
         ({"reason": "ImagePullBackOff", "message": "Back-off pulling image"}, "ImagePullFailed", "engine.image"),
         ({"reason": "ErrImageNeverPull", "message": "is not present"}, "ImagePullFailed", "imagePullSecrets"),
-        ({"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}, "ConfigMissing", 'secret "hf" not found'),
+        (
+            {"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'},
+            "ConfigMissing",
+            'secret "hf" not found',
+        ),
     ],
 )
 def test_containers_that_cannot_start_are_explained(waiting: dict[str, str], reason: str, shown: str) -> None:

@@ -64,10 +64,12 @@ def test_status_has_only_declared_fields_whatever_is_set() -> None:
     world.settings = _allowing("engine")
     world.step()
     status = world.pool["status"]
-    assert ReasoningPoolStatus.model_validate(status).model_dump(by_alias=True, exclude_none=True, mode="json") == status
+    assert (
+        ReasoningPoolStatus.model_validate(status).model_dump(by_alias=True, exclude_none=True, mode="json") == status
+    )
 
 
-def _allowing(account: str):  # noqa: ANN202
+def _allowing(account: str):
     from reasoningpool.planning import PlanningSettings
     from reasoningpool.resolution.resolve import ResolutionSettings
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import CoreSchema
+from typing_extensions import override
 
 # Kubernetes API conventions write acronyms in one case.
 _ACRONYMS: Final = {"kv": "KV", "json": "JSON", "dtype": "DType", "gpu": "GPU"}
@@ -63,6 +64,7 @@ class ApiModel(BaseModel):
         return self
 
     @classmethod
+    @override
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler.resolve_ref_schema(handler(core_schema))
         validations = [

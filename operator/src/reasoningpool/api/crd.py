@@ -158,4 +158,3 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
     if isinstance(result.get("description"), str):
         result["description"] = " ".join(result["description"].split())
     return result
-

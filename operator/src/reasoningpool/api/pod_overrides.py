@@ -78,7 +78,9 @@ class ObjectKeyRef(ApiModel):
 class FieldRef(ApiModel):
     """A field of the pod, such as status.podIP."""
 
-    field_path: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^(metadata|spec|status)\.[A-Za-z0-9./'\[\]_-]+$")]
+    field_path: Annotated[
+        str, Field(min_length=1, max_length=256, pattern=r"^(metadata|spec|status)\.[A-Za-z0-9./'\[\]_-]+$")
+    ]
 
 
 class EnvSource(ApiModel):

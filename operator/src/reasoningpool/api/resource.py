@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from reasoningpool.api.names import API_VERSION, KIND, MAX_NAME_LENGTH
 from reasoningpool.api.spec import ReasoningPoolSpec
@@ -22,6 +23,7 @@ class Problem:
     path: str
     message: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 
@@ -123,37 +125,38 @@ def _path(location: tuple[int | str, ...]) -> str:
     return path
 
 
+# pydantic's words for a wrong type, in the words of YAML.
+_EXPECTED: Final = {
+    "int_type": "must be a whole number",
+    "string_type": "must be text in quotes",
+    "bool_type": "must be true or false",
+    "model_type": "must be an object with fields",
+    "model_attributes_type": "must be an object with fields",
+    "dict_type": "must be an object with fields",
+    "tuple_type": "must be a list",
+}
+_PLAIN: Final = {
+    "extra_forbidden": "unknown field",
+    "missing": "required field is missing",
+    "none_required": "must not be empty",
+}
+_WITH_CONTEXT: Final = {
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "enum": "must be one of {expected}, not {value}",
+    "string_pattern_mismatch": "must match {pattern}, not {value}",
+}
+
+
 def _message(entry: Any) -> str:
+    kind = entry["type"]
     shown = repr(entry.get("input"))
     value = shown if len(shown) <= 60 else shown[:57] + "..."
-    match entry["type"]:
-        case "rule":
-            return str(entry["msg"])
-        case "extra_forbidden":
-            return "unknown field"
-        case "missing":
-            return "required field is missing"
-        case "value_error":
-            return f"{str(entry['msg']).removeprefix('Value error, ')}, not {value}"
-        case "none_required":
-            return "must not be empty"
-        case "too_short":
-            return f"must have at least {entry['ctx']['min_length']} entries"
-        case "too_long":
-            return f"must have at most {entry['ctx']['max_length']} entries"
-        case "int_type":
-            return f"must be a whole number, not {value}"
-        case "string_type":
-            return f"must be text in quotes, not {value}"
-        case "bool_type":
-            return f"must be true or false, not {value}"
-        case "model_type" | "dict_type" | "model_attributes_type":
-            return f"must be an object with fields, not {value}"
-        case "tuple_type":
-            return f"must be a list, not {value}"
-        case "enum":
-            return f"must be one of {entry['ctx']['expected']}, not {value}"
-        case "string_pattern_mismatch":
-            return f"must match {entry['ctx']['pattern']}, not {value}"
-        case _:
-            return f"{entry['msg']}, not {value}"
+    if kind == "rule":
+        return str(entry["msg"])
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in _WITH_CONTEXT:
+        return _WITH_CONTEXT[kind].format(value=value, **entry["ctx"])
+    text = _EXPECTED.get(kind) or str(entry["msg"]).removeprefix("Value error, ")
+    return f"{text}, not {value}"

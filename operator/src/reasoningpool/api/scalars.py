@@ -59,8 +59,8 @@ def _check_quantity(value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         msg = "must be a quantity such as 512Mi, 64Gi or 4"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports ValueError with the field's path
-    if len(str(value)) > 20:
-        msg = "must be at most 20 characters"
+    if len(str(value)) > 20 or (isinstance(value, int) and value >= 2**63):
+        msg = "must have at most 20 characters and, as a number, fit 64 bits"
         raise ValueError(msg)
     parse_quantity(value)
     return value
@@ -122,19 +122,27 @@ ObjectName = Annotated[
     Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
 ]
 SecretKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-LabelKey = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")]
+LabelKey = Annotated[
+    str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+]
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
-ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")]
+ResourceName = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+]
 EnvName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 ShortText = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Word = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")]
 
 # What ends up in the engine's arguments: no leading dash, no white space, no $(VAR) expansion.
-ModelId = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+ModelId = Annotated[
+    str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$")
+]
 Revision = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 ServedName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
 ParserName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 ImageReference = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
-EngineVersion = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([-.+a-z0-9]*)?$")]
+EngineVersion = Annotated[
+    str, Field(min_length=1, max_length=63, pattern=r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([-.+a-z0-9]*)?$")
+]
 RelativePath = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$")]
 MountPath = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^/[A-Za-z0-9._/-]*$")]

@@ -84,7 +84,7 @@ class ClaimSource(ApiModel):
 
 
 class ImageSource(ApiModel):
-    """Weights in an OCI image, mounted as a read-only image volume (Kubernetes 1.33 or newer, containerd 2.1 or newer)."""
+    """Weights in an OCI image, mounted read-only (needs Kubernetes 1.33 and containerd 2.1, or newer)."""
 
     reference: ImageReference
     """Image reference, best with a digest."""
@@ -135,7 +135,7 @@ class ClaimTemplate(ApiModel):
 
 
 class ModelCache(ApiModel):
-    """Where downloaded weights and compiled kernels are kept; exactly one. Default: the node's disk, lost with the pod."""
+    """Where downloaded weights and compiled kernels are kept; exactly one. Default: lost with the pod."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("claim_name", "claim_template"),)
 
@@ -249,9 +249,13 @@ class EngineSpec(ApiModel):
     """Bytes per second at which weights are loaded or downloaded, for the start-up budget. Default: 100Mi."""
     startup_timeout_seconds: Seconds | None = None
     """Time a replica may take to become ready. Default: from the weights and loadBandwidth, at least 10 minutes."""
-    extra_args: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")], ...], Field(max_length=64)
-    ] | None = None
+    extra_args: (
+        Annotated[
+            tuple[Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")], ...],
+            Field(max_length=64),
+        ]
+        | None
+    ) = None
     """Further `vllm serve` arguments. Those the operator derives are refused with the field to use instead."""
 
 

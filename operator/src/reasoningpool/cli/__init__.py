@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 import yaml
+from typing_extensions import override
 
 from reasoningpool.api.resource import Problem
 from reasoningpool.cli import explain as explaining
@@ -75,7 +76,8 @@ def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
 class _Dumper(yaml.SafeDumper):
     """No anchors, and texts of several lines as blocks."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+    @override
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
 

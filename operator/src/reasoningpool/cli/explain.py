@@ -54,11 +54,16 @@ def _tier_text(name: str, tier: OfflineTier) -> str:
         lines.append((head + first).rstrip())
         lines.extend(" " * len(head) + more for more in rest)
     if isinstance(answer, DoesNotFit):
-        lines.append(textwrap.fill(f"does not fit: {fit_message(answer)}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
+        lines.append(
+            textwrap.fill(f"does not fit: {fit_message(answer)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        )
     else:
         lines.append(
             f"  => --max-num-seqs {answer.max_num_seqs} (limited by {answer.limited_by}),"
             f" --max-model-len {answer.max_model_len}"
         )
-    lines.extend(textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ") for text in tier.warnings)
+    lines.extend(
+        textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for text in tier.warnings
+    )
     return "\n".join(lines)

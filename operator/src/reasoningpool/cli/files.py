@@ -49,7 +49,9 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is written twice", key.start_mark)
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is written twice", key.start_mark
+                    )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -106,7 +108,9 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
     wrong: list[str] = []
     for document in documents:
         if not isinstance(document.body, Mapping):
-            wrong.append(f"{shown}:{document.root.start_mark.line + 1}: is no Kubernetes object, but {_kind(document.body)}")
+            wrong.append(
+                f"{shown}:{document.root.start_mark.line + 1}: is no Kubernetes object, but {_kind(document.body)}"
+            )
             continue
         if not _is_pool(document.body):
             continue

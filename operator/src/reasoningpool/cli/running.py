@@ -13,10 +13,14 @@ from reasoningpool.resolution.resolve import ResolutionSettings
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--namespace", "namespaces", multiple=True, help="Serve this namespace only; may be repeated. Default: all.")
+@click.option(
+    "--namespace", "namespaces", multiple=True, help="Serve this namespace only; may be repeated. Default: all."
+)
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Default: the pod's account, else KUBECONFIG.")
 @click.option("--context", help="Context of the kubeconfig. Default: the current one.")
-@click.option("--leader-election/--no-leader-election", default=None, help="Write only while holding a Lease. Default: on.")
+@click.option(
+    "--leader-election/--no-leader-election", default=None, help="Write only while holding a Lease. Default: on."
+)
 @click.option("--lease-name", help="Default: reasoningpool-operator.")
 @click.option("--lease-namespace", help="Default: the operator's own namespace.")
 @click.option("--health-port", type=int, help="Port of /healthz and /readyz; -1 serves none. Default: 8080.")

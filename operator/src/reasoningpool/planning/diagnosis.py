@@ -57,19 +57,20 @@ _SAYINGS: Final = (
         "lower engine.memoryUtilizationPercent or maxNumSeqs, or make sure nothing else uses the device",
     ),
     _saying(
-        r"gated repo|Access to model .* is restricted|awaiting a review|401 Client Error|403 Client Error|Invalid user token",
+        r"gated repo|Access to model .* is restricted|awaiting a review|40[13] Client Error|Invalid user token",
         Reason.MODEL_ACCESS_DENIED,
         "accept the model's licence and set model.source.huggingFace.tokenSecretRef to a token that may read it",
     ),
     _saying(
         r"Repository Not Found|is not a valid model identifier|is not a local folder|404 Client Error|RevisionNotFound"
-        r"|Invalid repository ID|Can't load the configuration|does not appear to have a file named|LocalEntryNotFoundError"
-        r"|couldn't connect to",
+        r"|Invalid repository ID|Can't load the configuration|does not appear to have a file named"
+        r"|LocalEntryNotFoundError|couldn't connect to",
         Reason.MODEL_NOT_FOUND,
         "check model.id, model.revision and model.source, and that the pod can reach the hub",
     ),
     _saying(
-        r"fp8e4nv|Bfloat16 is only supported|is not supported (on|for) this (architecture|gpu|device)|kv.cache.dtype.*not supported",
+        r"fp8e4nv|Bfloat16 is only supported|is not supported (on|for) this (architecture|gpu|device)"
+        r"|kv.cache.dtype.*not supported",
         Reason.DTYPE_UNSUPPORTED,
         "use kvCacheDType BF16 or Auto, or other accelerators",  # S06
     ),
@@ -81,7 +82,14 @@ _SAYINGS: Final = (
 )
 
 _PULL: Final = frozenset(
-    {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
 )
 _CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _QUIET_EXITS: Final = 3  # restarts after a clean exit before it counts as a crash loop
@@ -107,11 +115,13 @@ def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
     if resource:
         return Diagnosis(
             Reason.WAITING_FOR_GPU,
-            f"pod {pod.name} waits for {resource[1]}: {message}; free devices, add nodes, or lower replicas or perReplica",
+            f"pod {pod.name} waits for {resource[1]}: {message}; free devices, add nodes, or lower replicas or"
+            " perReplica",
         )
     return Diagnosis(
         Reason.UNSCHEDULABLE,
-        f"pod {pod.name} cannot be scheduled: {message}; check the accelerator's node labels, tolerations and podOverrides",
+        f"pod {pod.name} cannot be scheduled: {message}; check the accelerator's node labels, tolerations and"
+        " podOverrides",
     )
 
 
@@ -130,7 +140,8 @@ def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> D
     if reason in _CONFIG:
         return Diagnosis(
             Reason.CONFIG_MISSING,
-            f"{where} cannot be started ({reason}: {_short(message)}); check the Secrets, ConfigMaps and claims the spec names",
+            f"{where} cannot be started ({reason}: {_short(message)}); check the Secrets, ConfigMaps and claims that"
+            " the spec names",
         )
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
     if not ended or (ended.get("exitCode") == 0 and int(status.get("restartCount", 0)) < _QUIET_EXITS):
@@ -155,7 +166,9 @@ def _ended(where: str, ended: Mapping[str, Any], log: PodLog | None) -> Diagnosi
     last = _last_error(texts[1] or texts[0])
     return Diagnosis(
         Reason.CRASH_LOOP,
-        f"{where} {times}" + (f": {last}" if last else "") + f"; see kubectl logs {where.split()[1].rstrip(',')} --previous",
+        f"{where} {times}"
+        + (f": {last}" if last else "")
+        + f"; see kubectl logs {where.split()[1].rstrip(',')} --previous",
         words=bool(log),
     )
 

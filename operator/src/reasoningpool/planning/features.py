@@ -56,6 +56,7 @@ def tier_feature_warnings(tier: TierSpec, index: int) -> tuple[str, ...]:
     objectives = tier.objectives
     if objectives is not None and objectives.time_to_first_answer_token_seconds is not None:
         return (
-            f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds has no effect yet: it is for scaling and alerts",
+            f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds has no effect yet: it is for scaling"
+            " and alerts",
         )
     return ()

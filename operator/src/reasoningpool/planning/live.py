@@ -107,4 +107,6 @@ def live_tier(children: Iterable[Manifest], pods: Iterable[Manifest], name: str,
     """The StatefulSet with this name and the pods with this tier's label."""
     sets = [c for c in children if c["kind"] == "StatefulSet" and c["metadata"]["name"] == name]
     own = [LivePod(p) for p in pods if (p["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier]
-    return LiveTier(sets[0] if sets else None, tuple(sorted((p for p in own if not p.terminating), key=lambda p: p.name)))
+    return LiveTier(
+        sets[0] if sets else None, tuple(sorted((p for p in own if not p.terminating), key=lambda p: p.name))
+    )

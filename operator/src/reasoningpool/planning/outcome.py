@@ -115,7 +115,9 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot) -> TierState:
     keys = {(m["kind"], m["metadata"]["name"]) for m in outcome.manifests}
     for failure in snapshot.failures:
         if (failure.key.kind, failure.key.name) in keys:
-            return TierState(Reason.APPLY_FAILED, f"tier {name}: {failure.key.kind} {failure.key.name}: {failure.message}")
+            return TierState(
+                Reason.APPLY_FAILED, f"tier {name}: {failure.key.kind} {failure.key.name}: {failure.message}"
+            )
     live, desired = outcome.live, outcome.desired_replicas
     if live.stateful_set is None:
         return TierState(Reason.CREATING, f"tier {name}: its StatefulSet is being created")
@@ -123,7 +125,7 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot) -> TierState:
     silent = tuple(pod for pod, diagnosis in found if not diagnosis.words)
     if found:
         # The pod that fails in the most telling way speaks for the tier.
-        telling = sorted(found, key=lambda entry: (not entry[1].words, entry[0].name))[0][1]
+        telling = min(found, key=lambda entry: (not entry[1].words, entry[0].name))[1]
         more = f" ({len(found)} of {desired} replicas)" if len(found) > 1 else ""
         return TierState(telling.reason, f"tier {name}: {telling.message}{more}", silent)
     return _progress(outcome, live, desired)

@@ -31,7 +31,7 @@ from reasoningpool.planning.types import (
 from reasoningpool.render import PoolIdentity, render_pool, revision_of
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import EffectivePool, Finding, Severity
+from reasoningpool.resolution.types import Finding, Severity
 
 # A StatefulSet needs its account, everything else can follow; so pods start as early as possible.
 _ORDER: Final = {"ServiceAccount": 0, "StatefulSet": 1, "Service": 2, "PodDisruptionBudget": 3}
@@ -61,7 +61,7 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         return _rejected(snapshot, errors[0].reason, message, now)
     states = {outcome.tier.name: tier_state(outcome, snapshot) for outcome in outcomes}
     warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
-    status = _status(pool, snapshot, outcomes, states, warnings, now)
+    status = _status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
     if pool.spec.suspend:
         return Plan(status=_changed(snapshot, status))
     applies = _applies(pool, outcomes)
@@ -73,9 +73,7 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         logs_wanted=_logs_wanted(states, snapshot),
         status=_changed(snapshot, status),
         events=(*_events(outcomes, states, prunes), *_warning_events(warnings)),
-        requeue_after_seconds=None
-        if all(s.reason is Reason.ALL_READY for s in states.values())
-        else _REQUEUE_SECONDS,
+        requeue_after_seconds=None if all(s.reason is Reason.ALL_READY for s in states.values()) else _REQUEUE_SECONDS,
     )
 
 
@@ -139,6 +137,7 @@ def _recounted(entry: dict[str, Any], snapshot: Snapshot, pool: str) -> dict[str
 def _status(
     pool: ReasoningPool,
     snapshot: Snapshot,
+    *,
     outcomes: tuple[TierOutcome, ...],
     states: dict[str, TierState],
     warnings: tuple[Finding, ...],
@@ -159,12 +158,14 @@ def _status(
         )
     return {
         "observedGeneration": pool.generation,
-        "conditions": cond.render(
-            (ready, *found), before.get("conditions") or (), generation=pool.generation, now=now
-        ),
+        "conditions": cond.render((ready, *found), before.get("conditions") or (), generation=pool.generation, now=now),
         "tiers": [
             tier_status(
-                pool, outcome, states[outcome.tier.name], tiers_before.get(outcome.tier.name), _of_tier(warnings, outcome.index)
+                pool,
+                outcome,
+                states[outcome.tier.name],
+                tiers_before.get(outcome.tier.name),
+                _of_tier(warnings, outcome.index),
             )
             for outcome in outcomes
         ],
@@ -173,7 +174,11 @@ def _status(
 
 def _of_tier(warnings: Iterable[Finding], index: int) -> tuple[str, ...]:
     prefix = f"spec.tiers[{index}]"
-    return tuple(str(warning) for warning in warnings if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix)
+    return tuple(
+        str(warning)
+        for warning in warnings
+        if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix
+    )
 
 
 def _accepted(warnings: tuple[Finding, ...], features: tuple[str, ...]) -> Condition:
@@ -197,7 +202,7 @@ def _workloads_ready(states: dict[str, TierState]) -> Condition:
             ConditionType.WORKLOADS_READY, Reason.ALL_READY, "; ".join(state.message for state in states.values())
         )
     # A failure explains more than progress does.
-    first = sorted(bad, key=lambda state: state.reason not in FAILURE_REASONS)[0]
+    first = min(bad, key=lambda state: state.reason not in FAILURE_REASONS)
     return cond.false(ConditionType.WORKLOADS_READY, first.reason, "; ".join(state.message for state in bad))
 
 

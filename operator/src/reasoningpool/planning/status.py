@@ -20,7 +20,11 @@ _MOST_WARNINGS: Final = 32
 
 
 def tier_status(
-    pool: ReasoningPool, outcome: TierOutcome, state: TierState, before: Mapping[str, Any] | None, warnings: tuple[str, ...]
+    pool: ReasoningPool,
+    outcome: TierOutcome,
+    state: TierState,
+    before: Mapping[str, Any] | None,
+    warnings: tuple[str, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
     tier, desired = outcome.tier, outcome.desired_replicas
@@ -104,5 +108,3 @@ def summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]
         "gpus": gpus,
         "maxNumSeqs": ", ".join(sequences)[:_MOST_TEXT],
     }
-
-

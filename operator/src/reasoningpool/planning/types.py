@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from typing_extensions import override
+
 Manifest = dict[str, Any]
 
 
@@ -25,6 +27,7 @@ class ObjectKey:
         meta = manifest["metadata"]
         return cls(manifest["apiVersion"], manifest["kind"], meta.get("namespace", ""), meta["name"])
 
+    @override
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
 

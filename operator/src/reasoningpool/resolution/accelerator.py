@@ -30,8 +30,9 @@ def resolve_accelerator(spec: AcceleratorSpec, path: str, findings: Findings) ->
 
 def _unknown(product: str) -> str:
     near = suggest_accelerators(product)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"{product!r} is not in the catalog{hint} Known: {', '.join(accelerators())}. Describe others in accelerator.custom"
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    known = ", ".join(accelerators())
+    return f"{product!r} is not in the catalog{hint} Known: {known}. Describe others in accelerator.custom"
 
 
 def _from_catalog(entry: AcceleratorEntry, spec: AcceleratorSpec, per_replica: int) -> EffectiveAccelerator:

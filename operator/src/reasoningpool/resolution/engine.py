@@ -62,7 +62,9 @@ def resolve_engine(merged: MergedEngine, accelerator: EffectiveAccelerator, find
     """The engine with every field decided."""
     spec = merged.spec
     if spec.image is None and accelerator.is_cpu:
-        findings.error(merged.path("image"), "the CPU accelerator has no stock image: set an image with a CPU build of vLLM")
+        findings.error(
+            merged.path("image"), "the CPU accelerator has no stock image: set an image with a CPU build of vLLM"
+        )
     image = spec.image or defaults.ENGINE_IMAGE
     version = version_of(spec, image)
     if version is None:
@@ -79,7 +81,10 @@ def resolve_engine(merged: MergedEngine, accelerator: EffectiveAccelerator, find
             merged.path("memory_utilization_percent"), "has no effect, since kvCacheMemory states the KV cache's size"
         )
     if spec.kv_cache_memory is None and accelerator.is_cpu:
-        findings.error(merged.path("kv_cache_memory"), "is required on CPU, such as 1Gi: there is no device memory to derive it from")
+        findings.error(
+            merged.path("kv_cache_memory"),
+            "is required on CPU, such as 1Gi: there is no device memory to derive it from",
+        )
     return EffectiveEngine(
         image=image,
         image_pull_policy=spec.image_pull_policy or PullPolicy.IF_NOT_PRESENT,

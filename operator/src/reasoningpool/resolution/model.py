@@ -71,7 +71,9 @@ def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Find
         findings.error(f"{path}.configJSON", f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}")
         return None
     if not isinstance(config, dict):
-        findings.error(f"{path}.configJSON", f"must be a JSON object, the text of config.json; not {type(config).__name__}")
+        findings.error(
+            f"{path}.configJSON", f"must be a JSON object, the text of config.json; not {type(config).__name__}"
+        )
         return None
     return config
 
@@ -122,8 +124,9 @@ def _reasoning_parser(
         return None
     if own is not None and stated != own:
         findings.warning(
-            path, f"{entry.family if entry else known.spec.id} models use the parser {own}; with {stated} thinking"
-            " and answer may end up in the wrong field"
+            path,
+            f"{entry.family if entry else known.spec.id} models use the parser {own}; with {stated} thinking"
+            " and answer may end up in the wrong field",
         )
     return _checked("reasoning", stated, known, version, findings)
 
@@ -137,7 +140,11 @@ def _checked(
     path = f"{known.path}.parsers.{kind}"
     since = parser_since(kind, parser)
     if since is None:
-        findings.warning(path, f"{parser!r} is none of the parsers of the vLLM version this operator knows; a plugin may provide it")
+        findings.warning(
+            path, f"{parser!r} is none of the parsers of the vLLM version this operator knows; a plugin may provide it"
+        )
     elif version is not None and version < since:
-        findings.error(path, f"{parser!r} came with vLLM {'.'.join(map(str, since))}; this engine is {'.'.join(map(str, version))}")
+        findings.error(
+            path, f"{parser!r} came with vLLM {'.'.join(map(str, since))}; this engine is {'.'.join(map(str, version))}"
+        )
     return parser

@@ -8,7 +8,7 @@ from typing import Final
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import EffortSpec, SpeculativeMethod, TierSpec, Workload
+from reasoningpool.api.spec import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
 from reasoningpool.catalog import find_model
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator
@@ -69,13 +69,16 @@ def _tier(
         replicas=tier.scaling.min_replicas if tier.scaling else tier.replicas,
         max_unavailable=(tier.rollout.max_unavailable if tier.rollout else None) or defaults.MAX_UNAVAILABLE,
         overrides=tier.pod_overrides,
-        sizing_input=_sizing_input(tier, known, accelerator, engine, merged, findings, path),
+        sizing_input=_sizing_input(
+            tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=findings, path=path
+        ),
     )
 
 
 def _sizing_input(
     tier: TierSpec,
     known: KnownModel,
+    *,
     accelerator: EffectiveAccelerator,
     engine: EffectiveEngine,
     merged: MergedEngine,
@@ -126,11 +129,15 @@ def _efforts(tier: TierSpec) -> tuple[Effort, ...]:
             thinking_tokens=spec.thinking_tokens,
             answer_tokens=spec.answer_tokens,
             share=equal if spec.share_percent is None else float(spec.share_percent),
-            prompt_distribution=prompt and TokenQuantiles(p50=prompt.p50, p90=prompt.p90, p99=prompt.p99),
-            output_distribution=output and TokenQuantiles(p50=output.p50, p90=output.p90, p99=output.p99),
+            prompt_distribution=_quantiles(prompt),
+            output_distribution=_quantiles(output),
         )
 
     return tuple(effort(spec) for spec in tier.efforts)
+
+
+def _quantiles(observed: Quantiles | None) -> TokenQuantiles | None:
+    return TokenQuantiles(p50=observed.p50, p90=observed.p90, p99=observed.p99) if observed else None
 
 
 def _draft_layers(tier: TierSpec, geometry: Geometry, findings: Findings, path: str) -> int:

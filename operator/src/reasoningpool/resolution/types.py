@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from typing_extensions import override
+
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.pod_overrides import PodOverrides, Toleration
 from reasoningpool.api.spec import (
@@ -40,6 +42,7 @@ class Finding:
     message: str
     reason: Reason
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 
