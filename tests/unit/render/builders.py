@@ -5,12 +5,11 @@ Every builder gives a complete, valid value; keyword arguments replace fields.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from reasoningpool.api.pod_overrides import PodOverrides, TaintEffect, Toleration, TolerationOperator
 from reasoningpool.api.spec import PullPolicy, Workload
-from reasoningpool.render import PoolIdentity
+from reasoningpool.render import PoolIdentity, render_tier
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectiveModel, EffectiveTier
 from reasoningpool.sizing.geometry import Geometry
 from reasoningpool.sizing.types import (
@@ -190,17 +189,28 @@ def sizing_plan(**changes: Any) -> SizingPlan:
     return SizingPlan(**(values | changes))
 
 
-__all__ = [
-    "accelerator",
-    "chat_tier",
-    "cpu_accelerator",
-    "cpu_tier",
-    "engine",
-    "facts",
-    "model",
-    "pool_identity",
-    "replace",
-    "sizing_input",
-    "sizing_plan",
-    "tier",
-]
+def render(effective: EffectiveTier, plan: SizingPlan | None = None, **changes: Any) -> dict[str, Any]:
+    """The StatefulSet of a tier."""
+    rendered = render_tier(pool_identity(), effective, plan or sizing_plan(), **changes)
+    return next(manifest for manifest in rendered.manifests if manifest["kind"] == "StatefulSet")
+
+
+def pod(effective: EffectiveTier, plan: SizingPlan | None = None) -> dict[str, Any]:
+    """The pod spec of a tier."""
+    spec: dict[str, Any] = render(effective, plan)["spec"]["template"]["spec"]
+    return spec
+
+
+def engine_container(effective: EffectiveTier, plan: SizingPlan | None = None) -> dict[str, Any]:
+    """The engine's container."""
+    return next(c for c in pod(effective, plan)["containers"] if c["name"] == "engine")
+
+
+def warnings(effective: EffectiveTier, plan: SizingPlan | None = None) -> str:
+    """All warnings of a tier, one a line."""
+    return "\n".join(render_tier(pool_identity(), effective, plan or sizing_plan()).warnings)
+
+
+def environment(effective: EffectiveTier) -> dict[str, Any]:
+    """The engine's variables by name: the literal value, or the source."""
+    return {v["name"]: v.get("value", v.get("valueFrom")) for v in engine_container(effective)["env"]}

@@ -14,6 +14,7 @@ from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import ContainerOverride, PodOverrides, ProbeOverride
 from reasoningpool.render.environment import secret_variables
 from reasoningpool.render.security import container_security
+from reasoningpool.render.volumes import OWN_NAMES
 from reasoningpool.resolution.types import EffectiveTier
 
 # Labels that selectors and watches rely on; all of our own group as well.
@@ -76,12 +77,16 @@ def _probes(overrides: PodOverrides) -> Iterator[OverrideProblem]:
 
 
 def _mounts(overrides: PodOverrides) -> Iterator[OverrideProblem]:
-    for field in ("containers", "init_containers"):
-        for index, container in enumerate(getattr(overrides, field) or ()):
+    volumes = {volume.name for volume in overrides.volumes or ()} | OWN_NAMES
+    named = (("initContainers", overrides.init_containers), ("containers", overrides.containers))
+    for field, containers in named:
+        for index, container in enumerate(containers or ()):
             for number, mount in enumerate(container.volume_mounts or ()):
+                path = f"{field}[{index}].volumeMounts[{number}]"
+                if mount.name not in volumes:
+                    yield OverrideProblem(f"{path}.name", f"there is no volume {mount.name!r}: add it to volumes")
                 if ".." in (mount.sub_path or "").split("/"):
-                    wire = "initContainers" if field == "init_containers" else field
-                    yield OverrideProblem(f"{wire}[{index}].volumeMounts[{number}].subPath", "must not contain '..'")
+                    yield OverrideProblem(f"{path}.subPath", "must not contain '..'")
 
 
 def override_warnings(tier: EffectiveTier) -> list[str]:

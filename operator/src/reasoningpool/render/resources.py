@@ -127,12 +127,12 @@ def _text(name: str, exact: Decimal) -> str:
 
 
 def quantity(size: int) -> str:
-    """Bytes as the shortest exact binary quantity.
+    """Bytes as a quantity in Gi or Mi where that is exact.
 
-    >>> quantity(2**30), quantity(3 * 2**29), quantity(1000)
-    ('1Gi', '1536Mi', '1000')
+    >>> quantity(2**30), quantity(3 * 2**29), quantity(1024)
+    ('1Gi', '1536Mi', '1024')
     """
-    for suffix, unit in (("Gi", GIB), ("Mi", MIB), ("Ki", 2**10)):
+    for suffix, unit in (("Gi", GIB), ("Mi", MIB)):
         if size and size % unit == 0:
             return f"{size // unit}{suffix}"
     return str(size)

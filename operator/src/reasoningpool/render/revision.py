@@ -148,7 +148,7 @@ def _annotations(manifest: Mapping[str, Any]) -> Mapping[str, str]:
     return (manifest.get("metadata") or {}).get("annotations") or {}
 
 
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _without_nulls(value: Any) -> Any:
     """A copy without the nulls the server writes, such as creationTimestamp."""
     if isinstance(value, Mapping):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
@@ -157,7 +157,7 @@ def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
     return value
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _plain(value: Any) -> Any:
     """JSON of a model or dataclass without what is absent, so that a new optional field changes no digest."""
     if isinstance(value, ResourceRequirements):
         kinds = {"requests": value.requests or {}, "limits": value.limits or {}}
@@ -174,11 +174,13 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    plain = {
         name: _number(value) if name in _QUANTITIES else _plain(value)
         for name, value in values.items()
-        if value is not None and value not in ((), {})
+        if value is not None
     }
+    # What holds nothing says as much as what is absent.
+    return {name: value for name, value in plain.items() if value not in ([], {})}
 
 
 def _number(value: str | int) -> str:

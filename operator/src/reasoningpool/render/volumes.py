@@ -21,7 +21,7 @@ from typing import Any, Final
 from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import EmptyDirMedium, Volume, VolumeMount
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import PullPolicy
+from reasoningpool.api.spec import ChatTemplate, PullPolicy
 from reasoningpool.render import paths
 from reasoningpool.render.resources import quantity
 from reasoningpool.resolution.types import EffectiveTier
@@ -29,7 +29,10 @@ from reasoningpool.resolution.types import EffectiveTier
 CACHE: Final = "cache"
 ANNOTATION_CHAT_TEMPLATE: Final = f"{names.GROUP}/chat-template"
 
-_OWN_NAMES: Final = frozenset({CACHE, "home", "tmp", "shm", "weights", "chat-template"})
+OWN_NAMES: Final = frozenset({CACHE, "home", "tmp", "shm", "weights", "chat-template"})
+
+# Annotations of an object may hold 256 KiB together; a user's own may take half of it.
+_MOST_TEMPLATE_BYTES: Final = 112 * 1024
 
 Mount = dict[str, Any]
 
@@ -61,11 +64,19 @@ def storage(
     volumes = {**own, **{name: _stated_volume(volume) for name, volume in overrides.items()}}
     used = {mount["name"] for mount in mounts.values()} | used_elsewhere
     return Storage(
-        volumes=[volume for name, volume in volumes.items() if name in used or name not in _OWN_NAMES],
+        volumes=[volume for name, volume in volumes.items() if name in used or name not in OWN_NAMES],
         mounts=list(mounts.values()),
         claim_templates=_claim_templates(tier) if CACHE in used and CACHE not in overrides else [],
         shared_memory=_shared_memory(mounts[paths.SHARED_MEMORY]["name"], overrides, shared_memory),
     )
+
+
+def check_chat_template(template: ChatTemplate) -> str | None:
+    """Why an inline chat template cannot travel with the pod, None if it can."""
+    size = len((template.inline or "").encode())
+    if size <= _MOST_TEMPLATE_BYTES:
+        return None
+    return f"takes {size} bytes and may take {_MOST_TEMPLATE_BYTES}: put it into a ConfigMap and use configMapRef"
 
 
 def _shared_memory(volume: str, overrides: dict[str, Volume], own: int) -> int:

@@ -1,0 +1,198 @@
+"""Further arguments are read as vLLM's parser reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoningpool.render.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.render.extra_arguments import check_extra_arguments
+from reasoningpool.render.flag_table import Takes, look_up, spellings
+
+VERSION = (0, 33, 0)
+
+
+def messages(*args: str, scaling: bool = False) -> list[str]:
+    return [problem.message for problem in check_extra_arguments(args, VERSION, scaling=scaling)]
+
+
+def indexes(*args: str) -> list[int]:
+    return [problem.index for problem in check_extra_arguments(args, VERSION)]
+
+
+ALLOWED = [
+    ("--seed=1",),
+    ("--seed", "1"),
+    ("--seed", "-1"),
+    ("--stream-interval=4", "--async-scheduling"),
+    ("--enable-lora", "--lora-modules", "a=/x", "b=/y", "--max-loras=2"),
+    ("--middleware=a.b", "--middleware", "c.d"),
+    ("--compilation-config.mode", "3", "--compilation-config.cudagraph_mode=FULL"),
+    ("-cc", '{"mode": 3}'),
+    ("-O3",),
+    ("--override-generation-config", '{"temperature": 0.6}'),
+    ("--kv-transfer-config", '{"kv_connector":"X"}'),
+    ("--dtype", "half"),
+    ("--enable-log-requests",),
+    ("--no-enable-chunked-prefill",),
+    ("--flag-of-a-plugin", "value", "--other-plugin=1"),
+    ("--otlp-traces-endpoint=http://$(NODE_IP):4317",),
+    ("--disable-log-stats",),
+    (),
+]
+
+
+@pytest.mark.parametrize("args", ALLOWED, ids=" ".join)
+def test_what_the_operator_does_not_own_is_let_through(args: tuple[str, ...]) -> None:
+    assert messages(*args) == []
+
+
+REFUSALS = [
+    (("--max-num-seqs=8",), "maxNumSeqs"),
+    (("--max-num-seqs", "8"), "maxNumSeqs"),
+    (("--max_num_seqs", "8"), "maxNumSeqs"),
+    (("--max-num_seq=8",), "maxNumSeqs"),
+    (("--device-memory-utilization=0.5",), "engine.memoryUtilizationPercent"),
+    (("--gpu-memory", "0.5"), "engine.memoryUtilizationPercent"),
+    (("--kv-cache-memory", "1G"), "engine.kvCacheMemory"),
+    (("--no-enable-prefix-caching",), "engine.prefixCaching"),
+    (("--disable-prefix-caching",), "engine.prefixCaching"),
+    (("--no-enforce-eager",), "engine.enforceEager"),
+    (("-tp", "2"), "accelerator.perReplica"),
+    (("-tp=2",), "accelerator.perReplica"),
+    (("-t", "2"), "accelerator.perReplica"),
+    (("-q", "awq"), "model.quantization"),
+    (("-qawq",), "model.quantization"),
+    (("-sc", "{}"), "speculative"),
+    (("-sc.method", "ngram"), "speculative"),
+    (("--speculative_config.method=ngram",), "speculative"),
+    (("--spec-method", "ngram"), "speculative"),
+    (("--model", "x"), "model.id"),
+    (("Qwen/Qwen3-8B",), "model.id"),
+    (("--served-model-name", "a", "b"), "model.servedName"),
+    (("--reasoning-parser=qwen3",), "model.parsers.reasoning"),
+    (("--structured-outputs-config", '{"reasoning_parser":"x"}'), "model.parsers.reasoning"),
+    (("--structured-outputs-config.reasoning_parser", "x"), "model.parsers.reasoning"),
+    (("--shutdown-timeout=5",), "budgets"),
+    (("--default-chat-template-kwargs", '{"enable_thinking":true}'), "workload"),
+    (("--api-key", "k1", "k2"), "engine.apiKeySecretRef"),
+    (("--hf-token=x",), "tokenSecretRef"),
+    (("--config", "/etc/vllm.yaml"), "a file can set any argument"),
+    (("--data-parallel-size", "2"), "replicas"),
+    (("-dp", "2"), "replicas"),
+    (("-dcp", "2"), "tensor parallelism only"),
+    (("--num-gpu-blocks-override=10",), "engine.kvCacheMemory"),
+    (("--ssl-certfile=/x",), "TLS"),
+    (("--uds=/x",), "TCP port"),
+    (("--dtype=float32",), "16-bit"),
+    (("--help",), "print its help"),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), REFUSALS, ids=[" ".join(args) for args, _ in REFUSALS])
+def test_a_collision_is_refused_with_the_field_to_use(args: tuple[str, ...], words: str) -> None:
+    (message,) = messages(*args)
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("args", "index", "words"),
+    [
+        (("--max-num", "3"), 0, "ambiguous"),
+        (("--seed=1", "--stream-interval=2", "--seed", "3"), 2, "repeats --seed"),
+        (("--async-scheduling", "--no-async-scheduling"), 1, "repeats --async-scheduling"),
+        (("--compilation-config.mode=1", "--compilation-config={}"), 1, "repeats"),
+        (("--compilation-config={}", "-cc.mode=1"), 1, "repeats --compilation-config"),
+        (("--compilation-config.mode=1", "--compilation_config.mode=2"), 1, "repeats"),
+        (("--seed",), 0, "needs a value"),
+        (("--seed", "--async-scheduling"), 0, "needs a value"),
+        (("--async-scheduling=true",), 0, "takes no value"),
+        (("--async-scheduling", "true"), 1, "belongs to no flag"),
+        (("--",), 0, "not needed"),
+        (("--seed 1",), 0, "two entries"),
+        (("--foo --disable-log-stats",), 0, "every flag is an entry"),
+    ],
+)
+def test_malformed_lists_are_refused_where_they_are_wrong(args: tuple[str, ...], index: int, words: str) -> None:
+    (problem,) = check_extra_arguments(args, VERSION)
+    assert (problem.index, problem.argument) == (index, args[index])
+    assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("$(ARGS)",),
+        ("--lora-modules", "a=/x", "$(ARGS)"),
+        ("--$(NAME)=1",),
+        ("--seed", "$(ARGS)"),
+        ("--seed", "$$$(ARGS)"),
+    ],
+)
+def test_a_variable_cannot_become_another_argument(args: tuple[str, ...]) -> None:
+    assert messages(*args)
+
+
+def test_an_escaped_variable_is_text() -> None:
+    assert messages("--chat-template-content-format", "$$(ARGS)") == []
+
+
+def test_a_value_of_an_unknown_flag_is_not_taken_for_the_model() -> None:
+    assert indexes("--flag-of-a-plugin", "value", "Qwen/Qwen3-8B") == [2]
+
+
+def test_a_refused_secret_is_not_repeated_in_the_message() -> None:
+    (message,) = messages("--api-key=hunter2")
+    assert "hunter2" not in message
+
+
+def test_statistics_may_be_off_unless_they_scale_the_tier() -> None:
+    assert messages("--disable-log-stats") == []
+    assert "StatsDisabled" in messages("--disable_log-stats", scaling=True)[0]
+
+
+def test_the_policy_names_only_flags_that_exist() -> None:
+    known = {flag.name for flag in spellings().values()}
+    assert set(OWNED) | set(REFUSED) | set(REFUSED_VALUES) | {flag for flag, _ in OWNED_KEYS} <= known
+    assert not set(OWNED) & set(REFUSED)
+
+
+def test_the_table_holds_the_flags_of_one_version() -> None:
+    table = {flag.name: flag for flag in spellings().values()}
+    assert len(table) == 321
+    assert table["--max-num-seqs"].takes is Takes.ONE
+    assert table["--served-model-name"].takes is Takes.MANY
+    assert table["--hf-token"].takes is Takes.OPTIONAL
+    assert table["--enforce-eager"].takes is Takes.NONE
+
+
+flag_names = st.sampled_from(sorted(spellings()))
+
+
+@given(flag_names, st.data())
+def test_every_spelling_the_parser_accepts_leads_to_its_flag(name: str, data: st.DataObject) -> None:
+    """Underscores and shortening change nothing unless the beginning is shared by several flags."""
+    flag = spellings()[name]
+    written = "".join(data.draw(st.sampled_from("-_")) if c == "-" else c for c in name[2:])
+    spelling = name[:2] + written if name.startswith("--") else name
+    assert look_up(spelling).flags == (flag,)
+    cut = data.draw(st.integers(min_value=3, max_value=max(3, len(name))))
+    found = look_up(name[:cut]).flags
+    assert flag in found or name[:cut] in spellings()
+
+
+@given(st.lists(st.text(min_size=1, max_size=30), max_size=8))
+def test_any_list_gets_an_answer(args: list[str]) -> None:
+    for problem in check_extra_arguments(args, None):
+        assert 0 <= problem.index < len(args)
+        assert problem.argument == args[problem.index]
+
+
+@given(st.sampled_from(sorted(OWNED)), st.sampled_from(["=", " "]), st.data())
+def test_an_owned_flag_never_gets_through(name: str, joint: str, data: st.DataObject) -> None:
+    spelling = data.draw(st.sampled_from(sorted(s for s, flag in spellings().items() if flag.name == name)))
+    takes = spellings()[name].takes
+    args = [spelling] if takes is Takes.NONE else [f"{spelling}=1"] if joint == "=" else [spelling, "1"]
+    before = data.draw(st.sampled_from([[], ["--seed", "1"], ["--enable-lora"]]))
+    assert len(before) in indexes(*before, *args)
