@@ -19,6 +19,8 @@ from reasoningpool.sizing.demand import ResidentTokens
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+
 EXACT_UP_TO: Final = 64
 _CELLS: Final = 128  # grid points of one request; 64 x 127 sums stay below the transform's length
 _TRANSFORM: Final = 8_192
@@ -44,14 +46,13 @@ class BlockDemand:
         """
         per_token = layout.full_groups / layout.block_size
         rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
-        starts = (resident.starts - shared_tokens) * per_token + rounding + layout.constant_blocks
+        own = np.maximum(resident.starts - shared_tokens, 0)
+        starts = own * per_token + rounding + layout.constant_blocks
         lengths = resident.lengths * per_token
         return cls._from_mixture(resident.weights, starts, lengths)
 
     @classmethod
-    def _from_mixture(
-        cls, weights: NDArray[np.float64], starts: NDArray[np.float64], lengths: NDArray[np.float64]
-    ) -> BlockDemand:
+    def _from_mixture(cls, weights: Floats, starts: Floats, lengths: Floats) -> BlockDemand:
         mean = float(np.dot(weights, starts + lengths / 2))
         low, high = starts - mean, starts - mean + lengths
         second = float(np.dot(weights, (low * low + low * high + high * high) / 3))
@@ -84,17 +85,27 @@ class BlockDemand:
         return min(1.0, max(0.0, tail + correction))
 
 
-def _grid_masses(
-    weights: NDArray[np.float64], starts: NDArray[np.float64], lengths: NDArray[np.float64], least: float, unit: float
-) -> NDArray[np.float64]:
-    """Masses on the grid that keep the mean: second differences of the stop-loss function E[(X - x)+]."""
-    grid = least + unit * np.arange(-1, _CELLS + 1)
-    above = starts[:, None] + lengths[:, None] - grid[None, :]
-    inside = np.clip(above, 0, lengths[:, None])
-    loss = inside * inside / (2 * lengths[:, None]) + np.maximum(above - lengths[:, None], 0)
-    stop_loss = weights @ loss
-    masses: NDArray[np.float64] = (stop_loss[:-2] - 2 * stop_loss[1:-1] + stop_loss[2:]) / unit
+def _grid_masses(weights: Floats, starts: Floats, lengths: Floats, least: float, unit: float) -> Floats:
+    """Masses on the grid that keep the mean: second differences of the stop-loss function E[(X - x)+].
+
+    For a mixture of uniforms on [s, e] that function is `sum w ((e - x)+^2 - (s - x)+^2) / (2 (e - s))`.
+    """
+    low = (starts - least) / unit
+    high = low + lengths / unit
+    scale = weights * unit / (2 * lengths)
+    grid = np.arange(-1.0, _CELLS + 1)
+    stop_loss = _squared_excess(high, scale, grid) - _squared_excess(low, scale, grid)
+    masses: Floats = stop_loss[:-2] - 2 * stop_loss[1:-1] + stop_loss[2:]
     return np.maximum(masses, 0)
+
+
+def _squared_excess(points: Floats, scale: Floats, grid: Floats) -> Floats:
+    """`sum scale * (point - x)+^2` at every x of the grid, by sums over the points beyond x."""
+    order = np.argsort(points)
+    beyond = np.searchsorted(points[order], grid, side="right")
+    moments = [np.append(np.cumsum((scale * points**k)[order][::-1])[::-1], 0.0)[beyond] for k in range(3)]
+    result: Floats = moments[2] - 2 * grid * moments[1] + grid * grid * moments[0]
+    return result
 
 
 def largest(allowed: Callable[[int], bool], *, up_to: int) -> int:

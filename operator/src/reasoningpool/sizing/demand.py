@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 _Z90: Final = NormalDist().inv_cdf(0.9)
 _Z99: Final = NormalDist().inv_cdf(0.99)
-_OUTPUT_POINTS: Final = (24, 16)  # points below and above the 90th percentile
-_PROMPT_POINTS: Final = (6, 3)
+# Points of a distribution up to the 90th percentile and in each decade of the tail beyond it: long runs are few
+# and weigh most.
+_OUTPUT_POINTS: Final = (20, 10, 6, 4, 2)
+_PROMPT_POINTS: Final = (5, 2, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,14 @@ def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> Re
 
 
 def _points(
-    quantiles: TokenQuantiles | None, budget: int, overhead: int, counts: tuple[int, int]
+    quantiles: TokenQuantiles | None, budget: int, overhead: int, counts: tuple[int, ...]
 ) -> tuple[Floats, Floats]:
     """Probabilities and values of a distribution cut at its budget; the budget itself when nothing is known."""
     if quantiles is None:
         return np.ones(1), np.array([float(budget)])
-    below, above = counts
-    edges = np.concatenate([np.linspace(0, 0.9, below + 1), 0.9 + 0.1 * np.linspace(0, 1, above + 1)[1:]])
+    steps = [0.9 * 0.1**decade / count for decade, count in enumerate(counts) for _ in range(count)]
+    edges = np.concatenate([np.zeros(1), np.cumsum(steps)])
+    edges /= edges[-1]
     middles = (edges[:-1] + edges[1:]) / 2
     normal = NormalDist()
     z = np.array([normal.inv_cdf(float(q)) for q in middles])

@@ -39,6 +39,3 @@ def startup_budget_seconds(weight_bytes: int, load_bandwidth_bytes_per_s: int | 
     """Time a start may take: `1.5 * weights / bandwidth + 300 s`, at least 600 s."""
     bandwidth = load_bandwidth_bytes_per_s or c.LOAD_BANDWIDTH_BYTES_PER_S
     return max(c.STARTUP_FLOOR_S, ceil(c.LOAD_MARGIN * weight_bytes / bandwidth) + c.STARTUP_FIXED_S)
-
-
-GRACE_MARGIN_S = c.GRACE_MARGIN_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from reasoningpool.sizing import latency
+from reasoningpool.sizing import constants, latency
 from reasoningpool.sizing.narrative import shortfall_steps, solution_steps, solution_warnings
 from reasoningpool.sizing.remedies import remedies
 from reasoningpool.sizing.solve import Shortfall, Solution, solve
@@ -68,7 +68,7 @@ def _plan_of(found: Solution) -> SizingPlan:
         time_per_output_token_ms=round(found.tpot_ms, 3),
         shutdown_timeout_seconds=shutdown,
         pre_stop_seconds=inputs.pre_stop_seconds,
-        termination_grace_period_seconds=inputs.pre_stop_seconds + shutdown + latency.GRACE_MARGIN_S,
+        termination_grace_period_seconds=inputs.pre_stop_seconds + shutdown + constants.GRACE_MARGIN_S,
         startup_budget_seconds=latency.startup_budget_seconds(weights_total, inputs.load_bandwidth_bytes_per_s),
         steps=solution_steps(found, shutdown),
         warnings=solution_warnings(found),

@@ -25,6 +25,7 @@ class WeightFormat(StrEnum):
     FP8 = "fp8"
     INT8 = "int8"
     INT4 = "int4"
+    INT4_EXPERTS = "int4_experts"
     MXFP4 = "mxfp4"
     NVFP4 = "nvfp4"
 
@@ -33,13 +34,15 @@ class WeightFormat(StrEnum):
 #   fp8    128 x 128 blocks with a 4-byte scale (DeepSeek, Qwen3-FP8 checkpoints)
 #   int8   one byte, scale per channel (not counted)
 #   int4   AWQ/GPTQ: groups of 128 with a 2-byte scale and a 4-bit zero point
-#   mxfp4  groups of 32 with a 1-byte scale (OCP microscaling)
+#   int4_experts  routed experts only, groups of 32 with a 2-byte scale (Kimi-K2-Thinking)
+#   mxfp4  routed experts only, groups of 32 with a 1-byte scale (OCP microscaling)
 #   nvfp4  groups of 16 with a 1-byte scale
 BYTES_PER_QUANTIZED: Final[dict[WeightFormat, float]] = {
     WeightFormat.BF16: 2.0,
     WeightFormat.FP8: 1 + 4 / 16384,
     WeightFormat.INT8: 1.0,
     WeightFormat.INT4: 0.5 + 2.5 / 128,
+    WeightFormat.INT4_EXPERTS: 0.5 + 2 / 32,
     WeightFormat.MXFP4: 0.5 + 1 / 32,
     WeightFormat.NVFP4: 0.5 + 1 / 16,
 }
@@ -65,6 +68,7 @@ _NAMES: Final[dict[str, WeightFormat]] = {
     "w8a8": WeightFormat.INT8,
     "experts_int8": WeightFormat.INT8,
     "int4": WeightFormat.INT4,
+    "int4_experts": WeightFormat.INT4_EXPERTS,
     "w4a16": WeightFormat.INT4,
     "awq": WeightFormat.INT4,
     "awq_marlin": WeightFormat.INT4,
@@ -74,6 +78,7 @@ _NAMES: Final[dict[str, WeightFormat]] = {
     "auto-round": WeightFormat.INT4,
     "bitsandbytes": WeightFormat.INT4,
 }
+_EXPERTS_ONLY: Final = frozenset({WeightFormat.MXFP4, WeightFormat.INT4_EXPERTS})
 _BITS: Final = {4: WeightFormat.INT4, 8: WeightFormat.INT8, 16: WeightFormat.BF16}
 
 
@@ -161,6 +166,6 @@ class WeightCounts:
 
 
 def _rates(fmt: WeightFormat) -> tuple[float, float]:
-    """Bytes per dense and per expert parameter. MXFP4 checkpoints (gpt-oss) quantize the experts only."""
+    """Bytes per dense and per expert parameter: some checkpoints (gpt-oss) quantize the routed experts only."""
     expert = BYTES_PER_QUANTIZED[fmt]
-    return (BYTES_PER_QUANTIZED[WeightFormat.BF16] if fmt is WeightFormat.MXFP4 else expert), expert
+    return (BYTES_PER_QUANTIZED[WeightFormat.BF16] if fmt in _EXPERTS_ONLY else expert), expert

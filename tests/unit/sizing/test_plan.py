@@ -1,0 +1,400 @@
+"""The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
+
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import pytest
+
+from reasoningpool.sizing import (
+    ConcurrencyPolicy,
+    DoesNotFit,
+    Geometry,
+    GeometryError,
+    KVCacheDType,
+    Limit,
+    SizingError,
+    SizingPlan,
+    plan,
+)
+from unit.sizing.builders import (
+    CPU,
+    EFFORTS,
+    GIB,
+    accelerator,
+    custom_gpu,
+    dense_config,
+    effort,
+    geometry,
+    planned,
+    sizing_input,
+    unfit,
+)
+
+TINY = Geometry.from_config(dense_config())
+CPU_TIER: dict[str, Any] = {
+    "accelerator": CPU,
+    "geometry": TINY,
+    "kv_cache_dtype": KVCacheDType.AUTO,
+    "kv_cache_memory_bytes": 64 << 20,
+    "efforts": (effort(prompt=512, thinking=128, answer=128),),
+}
+
+
+def test_the_worked_example() -> None:
+    """Qwen3-32B in fp8: 131,072 bytes per token on one GPU, 65,536 on each of two."""
+    one, two = planned(), planned(tensor_parallel_size=2)
+    assert (one.kv_bytes_per_token, two.kv_bytes_per_token) == (131_072, 65_536)
+    assert one.bytes_per_block == 16 * 131_072
+    assert one.num_blocks == one.kv_pool_bytes // one.bytes_per_block
+    assert one.usable_kv_tokens == (one.num_blocks - 1) * 16
+    assert one.footprint_tokens == one.max_model_len == 13_312
+    assert one.mean_resident_tokens == 10_191
+    assert one.worst_case_num_seqs == one.usable_kv_tokens // 13_312
+    assert one.worst_case_num_seqs < one.max_num_seqs < one.usable_kv_tokens // one.mean_resident_tokens
+    assert one.limited_by is Limit.KV_CACHE
+    assert 0 < one.preempted_share_permille <= 10
+    assert one.max_num_batched_tokens == 8192
+    assert one.warnings == ()
+
+
+def test_the_memory_figures_add_up() -> None:
+    found = planned()
+    parts = (
+        found.weight_bytes_per_gpu + found.activation_bytes + found.graph_bytes + found.overhead_bytes
+        + found.reserve_bytes + found.kv_pool_bytes
+    )  # fmt: skip
+    memory = accelerator("H100-SXM-80GB").memory_bytes
+    assert memory is not None
+    assert parts == ceil(memory * 920 / 1000)
+
+
+def test_the_number_is_the_largest_that_its_own_memory_allows() -> None:
+    """Stating one sequence more than derived leaves less pool and exceeds the risk."""
+    found = planned()
+    more = planned(max_num_seqs=found.max_num_seqs + 1)
+    assert more.kv_pool_bytes <= found.kv_pool_bytes
+    assert more.preempted_share_permille > 10
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_latent_attention_is_whole_on_every_rank(ranks: int) -> None:
+    found = planned(
+        geometry=geometry("deepseek-ai/DeepSeek-R1"), tensor_parallel_size=ranks, accelerator=custom_gpu(1400)
+    )
+    assert found.kv_bytes_per_token == 35_136
+    assert found.block_size == 64
+
+
+def test_block_sizes_by_device() -> None:
+    assert planned(**CPU_TIER).block_size == 128
+    assert planned().block_size == 16
+    assert planned(block_size=32).block_size == 32
+    latent = {"geometry": geometry("deepseek-ai/DeepSeek-R1"), "tensor_parallel_size": 8}
+    assert planned(**latent, accelerator=custom_gpu(200, capability=(8, 0))).block_size == 16
+    assert planned(**latent, accelerator=custom_gpu(200, capability=(10, 0))).block_size == 64
+
+
+@pytest.mark.parametrize(
+    ("product", "expected"),
+    [("B200-180GB", 16_384), ("H200-SXM-141GB", 8192), ("A100-SXM-80GB", 2048), ("L40S-48GB", 2048)],
+)
+def test_batched_tokens_by_class_of_device(product: str, expected: int) -> None:
+    found = planned(accelerator=accelerator(product), geometry=geometry("Qwen/Qwen3-8B-FP8"))
+    assert found.max_num_batched_tokens == expected
+
+
+def test_auto_is_the_models_16_bit_type() -> None:
+    found = planned(kv_cache_dtype=KVCacheDType.AUTO, geometry=geometry("Qwen/Qwen3-8B"))
+    assert (found.kv_cache_dtype, found.kv_bytes_per_token) == (KVCacheDType.BF16, 147_456)
+
+
+def test_the_cpu_takes_its_stated_pool() -> None:
+    found = planned(**CPU_TIER)
+    assert found.kv_pool_bytes == 64 << 20
+    assert found.kv_bytes_per_token == 1024
+    assert found.num_blocks == 512
+    assert found.usable_kv_tokens == 511 * 128
+    assert found.time_per_output_token_ms == 100
+    assert found.shutdown_timeout_seconds == 36  # 256 tokens at 100 ms, 10 s for the prefill
+    assert found.termination_grace_period_seconds == 51
+    assert found.startup_budget_seconds == 600
+
+
+def test_the_cpu_without_a_pool_is_told_which_field_to_set() -> None:
+    with pytest.raises(SizingError, match="kvCacheMemory: 4Gi") as caught:
+        plan(sizing_input(**(CPU_TIER | {"kv_cache_memory_bytes": None})))
+    assert caught.value.field == "engine.kvCacheMemory"
+
+
+def test_a_stated_pool_replaces_the_memory_model_on_a_gpu() -> None:
+    found = planned(kv_cache_memory_bytes=20 * GIB, memory_utilization_permille=100)
+    assert found.kv_pool_bytes == 20 * GIB
+
+
+def test_a_stated_pool_that_leaves_no_room_for_activations_is_warned_of() -> None:
+    found = planned(kv_cache_memory_bytes=45 * GIB)
+    assert any("may run out of memory" in warning for warning in found.warnings)
+    assert "weights and the stated KV pool exceed" in unfit(kv_cache_memory_bytes=50 * GIB).what
+
+
+def test_explicit_sequences_win_and_are_warned_of_beyond_the_derived_number() -> None:
+    derived = planned().max_num_seqs
+    more = planned(max_num_seqs=3 * derived)
+    assert (more.max_num_seqs, more.limited_by) == (3 * derived, Limit.EXPLICIT)
+    assert any(f"exceeds the derived {derived}" in warning for warning in more.warnings)
+    assert more.preempted_share_permille > 10
+    less = planned(max_num_seqs=2)
+    assert (less.max_num_seqs, less.limited_by, less.warnings) == (2, Limit.EXPLICIT, ())
+    assert less.preempted_share_permille == 0
+
+
+def test_an_explicit_length_wins_and_says_what_it_cuts() -> None:
+    short = planned(max_model_len=10_000)
+    assert (short.max_model_len, short.footprint_tokens) == (10_000, 10_000)
+    assert [w for w in short.warnings if "effort 'high'" in w and "13,312" in w]
+    assert not [w for w in short.warnings if "effort 'low'" in w]
+    long = planned(max_model_len=20_000)
+    assert long.max_model_len == 20_000
+    assert any("exceeds the largest footprint" in warning for warning in long.warnings)
+    assert long.max_num_seqs == planned().max_num_seqs
+
+
+def test_an_explicit_length_beyond_the_native_context_is_refused() -> None:
+    with pytest.raises(SizingError, match="native 40,960") as caught:
+        plan(sizing_input(max_model_len=50_000))
+    assert caught.value.field == "maxModelLen"
+
+
+def test_batched_tokens_below_sequences_are_refused() -> None:
+    with pytest.raises(SizingError, match="below maxNumSeqs") as caught:
+        plan(sizing_input(max_num_seqs=512, max_num_batched_tokens=256))
+    assert caught.value.field == "maxNumBatchedTokens"
+    assert planned(max_num_batched_tokens=8, efforts=EFFORTS).max_num_seqs <= 8
+
+
+def test_the_length_never_exceeds_the_native_context() -> None:
+    exact = Geometry.from_config(dense_config(max_position_embeddings=1000))
+    found = planned(geometry=exact, efforts=(effort(prompt=500, thinking=250, answer=250),))
+    assert (found.footprint_tokens, found.max_model_len) == (1008, 1000)
+
+
+def test_the_chat_template_and_lookahead_count() -> None:
+    found = planned(template_overhead_tokens=32, speculative_tokens=3)
+    assert found.footprint_tokens == ceil((8192 + 32 + 5120 + 3) / 16) * 16
+
+
+def test_draft_layers_take_kv_too() -> None:
+    assert planned(speculative_draft_layers=2).kv_bytes_per_token == 131_072 * 66 // 64
+
+
+def test_hybrids_hold_state_blocks() -> None:
+    model = {"geometry": geometry("Qwen/Qwen3-Next-80B-A3B-Thinking-FP8"), "tensor_parallel_size": 2}
+    found = planned(**model)
+    assert found.per_request_constant_bytes == 6 * found.bytes_per_block
+    assert found.usable_kv_tokens == (found.num_blocks - 1) * found.block_size
+    plain = planned(**model, prefix_caching=False)
+    assert plain.per_request_constant_bytes == 3 * plain.bytes_per_block
+    assert plain.max_num_seqs > found.max_num_seqs
+    speculating = planned(**model, speculative_tokens=2, speculative_draft_layers=1)
+    assert speculating.per_request_constant_bytes == 12 * speculating.bytes_per_block
+
+
+def test_prefills_of_sliding_window_models_are_left_room_for() -> None:
+    model = {"geometry": geometry("openai/gpt-oss-20b"), "policy": ConcurrencyPolicy.WORST_CASE}
+    found = planned(**model)
+    per_request = found.footprint_tokens // 16 + 9
+    in_flight = 2 * 8192 // 16
+    assert found.max_num_seqs == (found.num_blocks - 1 - in_flight) // per_request
+
+
+def test_an_objective_bounds_the_sequences_and_sets_the_times() -> None:
+    found = planned(time_per_output_token_ms=25)
+    assert (found.limited_by, found.time_per_output_token_ms) == (Limit.TIME_PER_OUTPUT_TOKEN, 25)
+    assert 1 < found.max_num_seqs < planned().max_num_seqs
+    assert found.shutdown_timeout_seconds == ceil(5120 * 0.025) + 10
+    loose = planned(time_per_output_token_ms=60)
+    assert loose.limited_by is Limit.KV_CACHE
+    assert loose.shutdown_timeout_seconds == ceil(5120 * 0.06) + 10
+
+
+def test_an_objective_out_of_reach_leaves_one_sequence_and_a_warning() -> None:
+    found = planned(time_per_output_token_ms=1)
+    assert found.max_num_seqs == 1
+    assert any("below the" in warning for warning in found.warnings)
+    assert found.time_per_output_token_ms > 10
+
+
+def test_times_of_a_large_model() -> None:
+    found = planned(
+        geometry=geometry("deepseek-ai/DeepSeek-R1"),
+        tensor_parallel_size=8,
+        accelerator=accelerator("H200-SXM-141GB"),
+        load_bandwidth_bytes_per_s=1_000_000_000,
+        pre_stop_seconds=10,
+    )
+    assert 1200 < found.startup_budget_seconds < 1500  # 673 GB at 1 GB/s with half as much again, and 300 s
+    assert found.termination_grace_period_seconds == 10 + found.shutdown_timeout_seconds + 15
+
+
+def test_eager_mode_frees_the_graphs() -> None:
+    assert planned(enforce_eager=True).graph_bytes == 0
+
+
+def test_little_memory_outside_the_share_is_warned_of() -> None:
+    found = planned(accelerator=custom_gpu(15.77, capability=(7, 5)), geometry=TINY, memory_utilization_permille=950,
+                    efforts=(effort(prompt=4096, thinking=0, answer=512),))  # fmt: skip
+    assert any("outside the engine's share" in warning for warning in found.warnings)
+
+
+def test_the_steps_tell_the_calculation_in_order() -> None:
+    steps = {step.name: step for step in planned().steps}
+    assert list(steps) == [
+        "KV bytes per token", "engine's share", "weights", "other persistent memory", "activation peak", "CUDA graphs",
+        "reserve", "KV pool", "usable KV tokens", "largest footprint", "mean resident", "sequences in the worst case",
+        "max_num_seqs", "max_model_len", "max_num_batched_tokens", "shutdown timeout",
+    ]  # fmt: skip
+    assert steps["KV bytes per token"].value == "131,072 bytes"
+    assert steps["max_num_seqs"].value == str(planned().max_num_seqs)
+    assert steps["mean resident"].value == "10,191 tokens"
+    assert "1 % of requests preempted" in steps["max_num_seqs"].formula
+
+
+def test_the_same_input_gives_the_same_answer() -> None:
+    assert planned() == planned()
+
+
+# --- what does not fit -----------------------------------------------------------------------------------------------
+
+
+def applied(answer: DoesNotFit) -> SizingPlan:
+    """The plan after the nearest change."""
+    assert answer.changes
+    assert answer.suggestions == tuple(change.text for change in answer.changes)
+    result = plan(answer.changes[0].inputs)
+    assert isinstance(result, SizingPlan), (answer.suggestions, result)
+    return result
+
+
+def test_budgets_beyond_the_native_context_say_by_how_much() -> None:
+    answer = unfit(efforts=(effort(prompt=30_000, thinking=20_000, answer=1000),))
+    assert "effort 'high' needs 51,000 tokens" in answer.what
+    assert "native context is 40,960, 10,040 too few" in answer.what
+    assert answer.missing_bytes == 10_040 * 131_072
+    assert answer.suggestions[0] == "shorten the budgets: thinkingTokens of effort 'high' to 9,960 (now 20,000)"
+    assert applied(answer).max_model_len == 40_960
+
+
+def test_absurd_budgets_are_answered_the_same_way() -> None:
+    answer = unfit(efforts=(effort(prompt=8192, thinking=10**12, answer=1024),))
+    assert "1,000,000,009,216 tokens" in answer.what
+    assert applied(answer).max_model_len == 40_960
+
+
+def test_weights_larger_than_the_gpu_ask_for_more_gpus() -> None:
+    answer = unfit(geometry=geometry("meta-llama/Llama-3.3-70B-Instruct"))
+    assert "leave nothing for KV" in answer.what
+    assert answer.needed_bytes > answer.available_bytes > 0
+    assert answer.suggestions[0] == "set perReplica to 4 GPUs" or "2 GPUs" in answer.suggestions[0]
+    assert applied(answer).tensor_parallel_size > 1
+
+
+def test_fp8_is_the_nearest_change_where_it_is_enough() -> None:
+    base = {"geometry": geometry("Qwen/Qwen3-8B"), "accelerator": accelerator("L4-24GB"), "efforts": EFFORTS}
+    answer = unfit(**base, kv_cache_dtype=KVCacheDType.BF16, memory_utilization_permille=900)
+    assert answer.suggestions[0].startswith("set kvCacheDType to FP8")
+    assert applied(answer).kv_cache_dtype is KVCacheDType.FP8
+
+
+def test_fp8_is_not_suggested_below_compute_capability_8_9() -> None:
+    base = {"geometry": geometry("Qwen/Qwen3-8B"), "accelerator": custom_gpu(22.03, capability=(8, 6))}
+    answer = unfit(**base, kv_cache_dtype=KVCacheDType.BF16, memory_utilization_permille=900)
+    assert not [text for text in answer.suggestions if "FP8" in text]
+    applied(answer)
+
+
+def test_a_pool_too_small_names_the_pool_that_is_enough() -> None:
+    answer = unfit(**(CPU_TIER | {"kv_cache_memory_bytes": 512 << 10}))
+    assert "the stated KV pool cannot hold one request of 768 tokens" in answer.what
+    assert answer.available_bytes == 512 << 10
+    enough = [change for change in answer.changes if "kvCacheMemory" in change.text]
+    assert enough[0].text == "set kvCacheMemory to 1Mi or more"
+    assert isinstance(plan(enough[0].inputs), SizingPlan)
+    assert applied(answer).max_num_seqs >= 1
+
+
+def test_utilization_that_leaves_nothing() -> None:
+    answer = unfit(memory_utilization_permille=10)
+    assert answer.available_bytes < GIB
+    assert applied(answer).max_num_seqs >= 1
+
+
+def test_utilization_beyond_what_is_free() -> None:
+    answer = unfit(memory_utilization_permille=1000)
+    assert "more than is free on an idle GPU" in answer.what
+    assert applied(answer).num_blocks > 1
+
+
+def test_an_explicit_number_of_sequences_that_takes_the_pool() -> None:
+    answer = unfit(max_num_seqs=10**6)
+    assert "maxNumSeqs" in answer.suggestions[0]
+    assert applied(answer).max_num_seqs < 10**6
+
+
+def test_an_explicit_length_that_takes_the_pool() -> None:
+    small = {"accelerator": custom_gpu(41), "efforts": (effort(prompt=256, thinking=256, answer=256),)}
+    answer = unfit(**small, max_model_len=40_960)
+    assert answer.suggestions[0] == "leave maxModelLen out; the budgets need less"
+    assert applied(answer).max_model_len == 768
+
+
+def test_nothing_on_this_product_fits() -> None:
+    answer = unfit(geometry=geometry("moonshotai/Kimi-K2-Instruct"), accelerator=accelerator("L4-24GB"))
+    assert answer.changes == ()
+    assert "no single change fits on L4-24GB" in answer.suggestions[0]
+
+
+# --- what no plan can be made from -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"efforts": ()}, "efforts"),
+        ({"efforts": (effort(prompt=0),)}, "efforts[high].promptTokens"),
+        ({"efforts": (effort(thinking=-1),)}, "efforts[high].thinkingTokens"),
+        ({"efforts": (effort(thinking=0, answer=0),)}, "efforts[high].answerTokens"),
+        ({"efforts": (effort(share=0),)}, "efforts[high].sharePercent"),
+        ({"efforts": (effort(share=float("nan")),)}, "efforts[high].sharePercent"),
+        ({"tensor_parallel_size": 0}, "accelerator.perReplica"),
+        ({"tensor_parallel_size": 3}, "accelerator.perReplica"),
+        ({"memory_utilization_permille": 0}, "engine.memoryUtilizationPercent"),
+        ({"memory_utilization_permille": 1001}, "engine.memoryUtilizationPercent"),
+        ({"kv_cache_memory_bytes": 0}, "engine.kvCacheMemory"),
+        ({"kv_cache_memory_bytes": -1}, "engine.kvCacheMemory"),
+        ({"weight_bytes": 0}, "model weight bytes"),
+        ({"preemption_risk_permille": 1001}, "concurrency.preemptionRiskPermille"),
+        ({"max_num_seqs": 0}, "maxNumSeqs"),
+        ({"max_model_len": -5}, "maxModelLen"),
+        ({"max_num_batched_tokens": 0}, "maxNumBatchedTokens"),
+        ({"block_size": 0}, "blockSize"),
+        ({"block_size": 17}, "blockSize"),
+        ({"block_size": 10**12}, "blockSize"),
+        ({"time_per_output_token_ms": 0}, "objectives.timePerOutputTokenMilliseconds"),
+        ({"shared_prefix_tokens": -1}, "sharedPrefixTokens"),
+        ({"accelerator": replace(CPU, product="X", memory_bytes=-1)}, "accelerator memory"),
+    ],
+)
+def test_impossible_inputs_name_their_field(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(SizingError) as caught:
+        plan(sizing_input(**changes))
+    assert caught.value.field == field
+    assert not isinstance(caught.value, GeometryError)
+
+
+def test_unordered_quantiles_are_refused() -> None:
+    from reasoningpool.sizing import TokenQuantiles
+
+    bad = effort(output_distribution=TokenQuantiles(p50=100, p90=50, p99=500))
+    with pytest.raises(SizingError, match="must be positive and rise"):
+        plan(sizing_input(efforts=(bad,)))
