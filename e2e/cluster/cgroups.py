@@ -63,8 +63,7 @@ def _hierarchies() -> list[Path]:
     """The mount points of the hierarchies in use (links such as `cpu` -> `cpu,cpuacct` are the same one)."""
     if unified():
         return [ROOT]
-    found = [p for p in ROOT.iterdir() if p.is_dir() and not p.is_symlink() and (p / "cgroup.procs").exists()]
-    return [p for p in found if not (p / "cgroup.controllers").exists()]
+    return [p for p in ROOT.iterdir() if p.is_dir() and not p.is_symlink() and (p / "cgroup.procs").exists()]
 
 
 def _delegate(folder: Path) -> None:

@@ -20,7 +20,9 @@ _COREFILE = """cluster.local in-addr.arpa ip6.arpa {{
     pods insecure
     ttl 5
   }}
-  cache 5
+  cache 5 {{
+    denial 1000 1 1
+  }}
 }}
 """
 
