@@ -20,7 +20,7 @@ from cluster.errors import ClusterError, UnsupportedError
 from cluster.state import Profile, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -70,13 +70,26 @@ def served(python: core.Cluster) -> tuple[core.Cluster, str]:
         "replicas": 2,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container(SERVER) | {"readinessProbe": probe}]}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container(SERVER) | {"readinessProbe": probe}]},
+        },
     }
     ports = [{"port": 80, "targetPort": 8000}]
     python.apply(
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": spec},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"clusterIP": "None", "selector": labels}},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}, "spec": {"selector": labels, "ports": ports}},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"clusterIP": "None", "selector": labels},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "front"},
+            "spec": {"selector": labels, "ports": ports},
+        },
         namespace=namespace,
     )
     python.kubectl("--namespace", namespace, "rollout", "status", "statefulset/web", "--timeout=60s")
@@ -150,10 +163,12 @@ def test_host_paths_are_read_only_and_only_for_their_image(python: core.Cluster)
     other["spec"]["containers"][0]["image"] = "another.local/image:1"
     python.apply(other, namespace=namespace)
     mounts = {
-        name: [m for m in python.get("pod", name, "--namespace", namespace)["spec"]["containers"][0]["volumeMounts"]]
+        name: python.get("pod", name, "--namespace", namespace)["spec"]["containers"][0]["volumeMounts"]
         for name in ("ours", "other")
     }
-    assert [(m["mountPath"], m["readOnly"]) for m in mounts["ours"] if m["name"].startswith("host-")] == [("/usr", True)]
+    assert [(m["mountPath"], m["readOnly"]) for m in mounts["ours"] if m["name"].startswith("host-")] == [
+        ("/usr", True)
+    ]
     assert not any(m["name"].startswith("host-") for m in mounts["other"])
 
 
@@ -179,7 +194,9 @@ for host in hosts:
 
 def test_pod_resolves_services_and_names_of_statefulset_pods(served: tuple[core.Cluster, str]) -> None:
     cluster, namespace = served
-    pods = {p["metadata"]["name"]: p["status"]["podIP"] for p in cluster.get("pods", "-lapp=web", "-n", namespace)["items"]}
+    pods = {
+        p["metadata"]["name"]: p["status"]["podIP"] for p in cluster.get("pods", "-lapp=web", "-n", namespace)["items"]
+    }
     front = cluster.get("service", "front", "-n", namespace)["spec"]["clusterIP"]
     names = ["web-0.web", f"web-1.web.{namespace}.svc.cluster.local", "front"]
     code = f"""
@@ -245,7 +262,9 @@ def test_logs_and_exec(served: tuple[core.Cluster, str]) -> None:
     assert cluster.kubectl("--namespace", namespace, "logs", "web-0").stdout == "serving\n"
     result = cluster.kubectl("--namespace", namespace, "exec", "web-1", "--", PYTHON, "-c", "print(6 * 7)")
     assert result.stdout == "42\n"
-    refused = cluster.kubectl("--namespace", namespace, "exec", "web-1", "--", PYTHON, "-c", "raise SystemExit(3)", check=False)
+    refused = cluster.kubectl(
+        "--namespace", namespace, "exec", "web-1", "--", PYTHON, "-c", "raise SystemExit(3)", check=False
+    )
     assert refused.returncode == 3
 
 
@@ -271,7 +290,9 @@ def test_gpus_are_counted(python: core.Cluster) -> None:
     python.apply(pod("six", SERVER, gpus=6), pod("three", SERVER, gpus=3), namespace=namespace)
     wait_until(lambda: sorted(phase(python, namespace, name) for name in ("six", "three")) == ["Pending", "Running"])
     running, waiting = sorted(("six", "three"), key=lambda name: phase(python, namespace, name) != "Running")
-    wait_until(lambda: "Insufficient nvidia.com/gpu" in python.kubectl("-n", namespace, "describe", "pod", waiting).stdout)
+    wait_until(
+        lambda: "Insufficient nvidia.com/gpu" in python.kubectl("-n", namespace, "describe", "pod", waiting).stdout
+    )
     python.kubectl("--namespace", namespace, "delete", "pod", running, "--grace-period=1")
     wait_until(lambda: phase(python, namespace, waiting) == "Running")
     python.kubectl("--namespace", namespace, "delete", "pod", waiting, "--grace-period=1")
@@ -281,12 +302,15 @@ def test_gpus_and_pods_survive_a_restart_of_the_kubelet(served: tuple[core.Clust
     cluster, namespace = served
 
     def starts() -> list[str]:
-        return [p["status"]["containerStatuses"][0]["containerID"] for p in cluster.get("pods", "-lapp=web", "-n", namespace)["items"]]
+        return [
+            p["status"]["containerStatuses"][0]["containerID"]
+            for p in cluster.get("pods", "-lapp=web", "-n", namespace)["items"]
+        ]
 
     before = starts()
     cluster.restart("kubelet", signal.SIGKILL)
     assert cluster.get("node", node.NAME)["status"]["allocatable"]["nvidia.com/gpu"] == "8"
-    output(cluster, namespace, "print('after the restart')", **{})
+    output(cluster, namespace, "print('after the restart')")
     assert starts() == before
 
 
@@ -316,7 +340,7 @@ def test_image_of_a_missing_name_is_reported(python: core.Cluster) -> None:
 
 
 @pytest.fixture
-def host() -> Iterator[Callable[[], dict[str, list[str]]]]:
+def host() -> Callable[[], dict[str, list[str]]]:
     """What the host shows of clusters: links, routes, packet filters, mounts, namespaces, groups, files, settings."""
     try:
         node.require()
@@ -325,12 +349,28 @@ def host() -> Iterator[Callable[[], dict[str, list[str]]]]:
         pytest.skip(str(reason))
 
     def listing(folder: str) -> list[str]:
-        return sorted(os.listdir(folder)) if Path(folder).exists() else ["(none)"]
+        return sorted(path.name for path in Path(folder).iterdir()) if Path(folder).exists() else ["(none)"]
 
     def snapshot() -> dict[str, list[str]]:
         groups = Path("/sys/fs/cgroup")
-        settings = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward"]
-        folders = ["/run", "/run/netns", "/run/containerd", "/var/lib", "/var/log", "/etc", "/opt", "/usr/libexec", "/var/lib/kubelet"]
+        settings = [
+            "vm/overcommit_memory",
+            "vm/panic_on_oom",
+            "kernel/panic",
+            "kernel/panic_on_oops",
+            "net/ipv4/ip_forward",
+        ]
+        folders = [
+            "/run",
+            "/run/netns",
+            "/run/containerd",
+            "/var/lib",
+            "/var/log",
+            "/etc",
+            "/opt",
+            "/usr/libexec",
+            "/var/lib/kubelet",
+        ]
         rules = [unpacked.run(command, check=False).stdout for command in ("iptables-save", "ip6tables-save")]
         return {
             "links": sorted(link["ifname"] for link in json.loads(unpacked.run("ip", "-json", "link").stdout)),
@@ -342,13 +382,14 @@ def host() -> Iterator[Callable[[], dict[str, list[str]]]]:
             "settings": [f"{name} {Path('/proc/sys', name).read_text()}" for name in settings],
         }
 
-    yield snapshot
+    return snapshot
 
 
 def difference(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[str, list[str]]:
     """The lines that were added (+) or removed (-), by kind."""
     kinds = {
-        kind: [f"+ {x}" for x in after[kind] if x not in before[kind]] + [f"- {x}" for x in before[kind] if x not in after[kind]]
+        kind: [f"+ {x}" for x in after[kind] if x not in before[kind]]
+        + [f"- {x}" for x in before[kind] if x not in after[kind]]
         for kind in before
     }
     return {kind: lines for kind, lines in kinds.items() if lines}

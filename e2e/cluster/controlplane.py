@@ -166,6 +166,11 @@ def _apiserver(state: State) -> list[str]:
         f"--proxy-client-cert-file={state.pki('front-proxy-client.crt')}",
         f"--proxy-client-key-file={state.pki('front-proxy-client.key')}",
     ]
+    if state.audit:
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
+        rules = {"rules": [{"level": "Metadata"}]}
+        write_atomically(state.folder / "audit-policy.json", json.dumps(policy | rules))
+        flags += [f"--audit-policy-file={state.folder / 'audit-policy.json'}", f"--audit-log-path={state.audit_log}"]
     if state.network:
         flags += [
             "--kubelet-preferred-address-types=InternalIP",

@@ -105,6 +105,13 @@ class Cluster:
         """The log file of a component."""
         return self.state.log(component)
 
+    def audit(self) -> list[dict[str, Any]]:
+        """Every request to the API server so far (user, userAgent, verb, objectRef, ...); needs `up(audit=True)`."""
+        state = self.state
+        if not state.audit:
+            raise ClusterError(f"cluster {self.name} was not started with audit=True")
+        return [json.loads(line) for line in state.audit_log.read_text().splitlines()]
+
     # Profile fake-nodes
 
     def add_fake_nodes(
@@ -189,13 +196,15 @@ def up(
     profile: Profile = Profile.CONTROLPLANE,
     *,
     fake_nodes: int = 0,
+    audit: bool = False,
     owned: bool = False,
 ) -> Cluster:
     """Start a cluster, or find it running; what a failed or interrupted start has made is removed again.
 
+    With `audit`, the API server writes every request to `Cluster.audit()`.
     With `owned`, the cluster belongs to this process: a later start removes it when this process is gone.
     """
-    created = lifecycle.up(name, profile, owned=owned)
+    created = lifecycle.up(name, profile, audit=audit, owned=owned)
     cluster = Cluster(name)
     if created and fake_nodes:
         cluster.add_fake_nodes(fake_nodes)

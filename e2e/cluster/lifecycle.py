@@ -29,7 +29,7 @@ def prepare(profile: Profile) -> None:
             pass
 
 
-def up(name: str, profile: Profile, *, owned: bool = False) -> bool:
+def up(name: str, profile: Profile, *, audit: bool = False, owned: bool = False) -> bool:
     """Start a cluster; False when it ran already. What a failed or interrupted start has made is removed again."""
     cluster_folder(name)  # refuses a bad name before anything is built
     prepare(profile)
@@ -37,7 +37,7 @@ def up(name: str, profile: Profile, *, owned: bool = False) -> bool:
     with locked(f"cluster-{name}"):
         if (state := load(name)) and _usable(state, profile):
             return False
-        state = _new_state(name, profile, owned=owned)
+        state = _new_state(name, profile, audit=audit, owned=owned)
         try:
             with Progress(f"starting cluster {name} ({profile})") as progress:
                 _start(state, progress)
@@ -101,10 +101,10 @@ def _usable(state: State, profile: Profile) -> bool:
     return True
 
 
-def _new_state(name: str, profile: Profile, *, owned: bool) -> State:
+def _new_state(name: str, profile: Profile, *, audit: bool, owned: bool) -> State:
     """Choose what no other cluster uses, and write it down before it is used."""
     with locked("choice"):
-        state = State(name, profile)
+        state = State(name, profile, audit=audit)
         others = [other for other in all_states() if other.name != name]
         if owned:
             state.owner = processes.this_process()

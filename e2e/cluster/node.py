@@ -59,6 +59,8 @@ def start_network(state: State) -> None:
     if not (state.folder / "var/run").is_symlink():
         (state.folder / "var/run").symlink_to("/run")
     pause = builds.ensure(builds.KUBERNETES) / "pause"
+    address = state.network.node if state.network else ""
+    write_atomically(state.folder / "resolv.conf", f"nameserver {address}\noptions ndots:1\n", mode=0o644)
     command = ["unshare", *_NAMESPACES, "--", "/bin/sh", str(SOURCE / "node_init.sh")]
     command += [str(state.folder), str(cache_root()), str(pause)]
     processes.start(state, Component(processes.HOLDER, command, forks=True))
@@ -131,7 +133,6 @@ def _write_files(state: State, unpacked: Tools) -> None:
         "containerd.toml": _containerd(state, unpacked),
         "kubelet.json": json.dumps(_kubelet_configuration(state), indent=2),
         "cni/10-pods.conflist": json.dumps(_cni(state.network.pods), indent=2),
-        "resolv.conf": f"nameserver {state.network.node}\n",
     }
     for name, content in files.items():
         write_atomically(state.folder / name, content, mode=0o644)

@@ -17,6 +17,14 @@ mkdir -p "$cache" "$cluster"
 [ "$cluster" -ef /proc/self/fd/9 ] || mount --bind /proc/self/fd/9 "$cluster"
 exec 8<&- 9<&-
 
+# Names are the cluster's: a pull of an image fails at once instead of after the timeouts of the host's name server.
+resolv=$(readlink -m /etc/resolv.conf) # on some hosts a link into /run
+if [ ! -e "$resolv" ]; then
+	mkdir -p "$(dirname "$resolv")"
+	: >"$resolv"
+fi
+mount --bind "$cluster/resolv.conf" "$resolv"
+
 # The kubelet sets these for the whole machine unless it finds them set; it finds them set here only.
 while read -r name value; do
 	file="$cluster/sysctl/$(echo "$name" | tr / .)"

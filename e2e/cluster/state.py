@@ -76,6 +76,8 @@ class State:
     profile: Profile
     identity: str = field(default_factory=lambda: secrets.token_hex(12))
     ready: bool = False
+    audit: bool = False
+    """Whether the API server writes down every request."""
     owner: ProcessId | None = None
     """The process without which the cluster has no reason to be: a test session."""
     ports: dict[str, int] = field(default_factory=dict)
@@ -92,6 +94,11 @@ class State:
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self.folder / "kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's log of requests, one JSON object a line."""
+        return self.folder / "logs" / "audit.jsonl"
 
     def log(self, component: str) -> Path:
         """The log file of a component."""

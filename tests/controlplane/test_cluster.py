@@ -129,6 +129,14 @@ def test_objects_survive_a_restart_and_a_crash_of_the_api_server(controlplane: c
 
 
 @pytest.mark.usefixtures("own_cache")
+def test_audit_tells_who_asked_for_what() -> None:
+    cluster = core.up("audited", audit=True)
+    namespace = cluster.new_namespace()
+    requests = [r for r in cluster.audit() if r.get("objectRef", {}).get("name") == namespace and r["verb"] == "patch"]
+    assert [(r["user"]["username"], r["responseStatus"]["code"]) for r in requests] == [("cluster-admin", 201)]
+
+
+@pytest.mark.usefixtures("own_cache")
 def test_clusters_run_side_by_side() -> None:
     first, second = core.up("first"), core.up("second")
     assert first.server != second.server
