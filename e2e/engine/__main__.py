@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from engine import environment, models, server
-from engine.install import EngineUnavailable
+from engine.install import EngineUnavailableError
 
 
 def main() -> int:
@@ -27,10 +27,12 @@ def main() -> int:
             for name in options.names or models.RECIPES:
                 print(models.ensure_tiny(name))
         else:
-            with server.serve(models.ensure_tiny(options.model), [*server.LIGHT, *options.arguments], port=options.port) as running:
+            with server.serve(
+                models.ensure_tiny(options.model), [*server.LIGHT, *options.arguments], port=options.port
+            ) as running:
                 print(f"{running.base_url}/v1 (log: {running.log_path}); stop with Ctrl-C", flush=True)
                 running.process.wait()
-    except (EngineUnavailable, server.ServerFailed, ValueError) as error:
+    except (EngineUnavailableError, server.ServerFailedError, ValueError) as error:
         print(f"engine: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

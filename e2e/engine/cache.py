@@ -14,7 +14,7 @@ from pathlib import Path
 
 Progress = Callable[[str], None]
 
-# An install takes a minute or two, more on a slow line; a run that waits for another one longer than this says so and stops.
+# An install takes a minute or two, more on a slow line; who waits for another one longer than this says so and stops.
 _LOCK_DEADLINE_S = 1800.0
 _LOCK_POLL_S = 0.5
 
@@ -66,11 +66,11 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
 def make_world_readable(directory: Path) -> None:
     """Pods mount these files and do not run as root, so all may read them (and nobody's umask decides)."""
     for folder, _folders, files in os.walk(directory):
-        for entry in (folder, *(os.path.join(folder, name) for name in files)):
-            mode = os.lstat(entry).st_mode
+        for entry in (Path(folder), *(Path(folder, name) for name in files)):
+            mode = entry.lstat().st_mode
             if stat.S_ISLNK(mode):
                 continue
             executable = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
             wanted = stat.S_IMODE(mode) | (0o555 if executable else 0o444)
             if wanted != stat.S_IMODE(mode):
-                os.chmod(entry, wanted)
+                entry.chmod(wanted)

@@ -1,7 +1,7 @@
 """Where vLLM's CPU build is, installed first where it is not there yet.
 
-The environment lies in the cache under a name that is a hash of all that decides its content. It is used only when its marker
-is there, and the marker is written last.
+The environment lies in the cache under a name that is a hash of all that decides its content. It is used only when its
+marker is there, and the marker is written last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine import cache, install
 from engine.cache import Progress, print_progress
-from engine.install import EngineUnavailable
+from engine.install import EngineUnavailableError
 
 # For every server on a machine that it shares with others.
 SERVER_VARIABLES = {
@@ -36,7 +36,7 @@ class EngineEnvironment:
     """An installed vLLM."""
 
     python: Path
-    vllm: Path
+    vllm: Path  # the command, by way of a launcher that fills an empty cache directory
     prefix: Path
     base_prefix: Path  # of the Python it was made from, which it goes on needing
     site_packages: Path
@@ -50,14 +50,18 @@ class EngineEnvironment:
         own = [self.prefix]
         if not self.base_prefix.is_relative_to(system):
             own.append(self.base_prefix)
-        separate = [path for name in ("/bin", "/lib", "/lib64") if (path := Path(name)).is_dir() and not path.is_symlink()]
+        separate = [
+            path for name in ("/bin", "/lib", "/lib64") if (path := Path(name)).is_dir() and not path.is_symlink()
+        ]
         return (*own, system, *separate)
 
 
 def ensure(progress: Progress = print_progress) -> EngineEnvironment:
     """The engine's environment, installed first where it is not there yet (about a minute, 2.8 GB on disk)."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise EngineUnavailable(f"vLLM's CPU build is locked for Linux on x86-64; this is {sys.platform} {platform.machine()}.")
+        raise EngineUnavailableError(
+            f"vLLM's CPU build is locked for Linux on x86-64; this is {sys.platform} {platform.machine()}."
+        )
     name = f"engine-{install.key()}"
     prefix = cache.root() / name
     if (found := _installed(prefix)) is not None:
@@ -71,7 +75,9 @@ def ensure(progress: Progress = print_progress) -> EngineEnvironment:
         install.install(prefix, progress)
     found = _installed(prefix)
     if found is None:
-        raise EngineUnavailable(f"The environment in {prefix} was made but does not work; remove it and try again.")
+        raise EngineUnavailableError(
+            f"The environment in {prefix} was made but does not work; remove it and try again."
+        )
     return found
 
 
@@ -84,7 +90,7 @@ def _installed(prefix: Path) -> EngineEnvironment | None:
     libraries = facts["shared_library_dir"]
     return EngineEnvironment(
         python=python,
-        vllm=prefix / "bin" / "vllm",
+        vllm=prefix / "launch" / "vllm",
         prefix=prefix,
         base_prefix=Path(facts["base_prefix"]),
         site_packages=Path(facts["site_packages"]),

@@ -1,4 +1,4 @@
-"""The recipe that makes the engine's environment. `engine.environment` runs it, under a lock, when what it made is not there yet.
+"""The recipe that makes the engine's environment; `engine.environment` runs it, under a lock, where it is missing.
 
 This file's text is part of the environment's name, so a change of it makes a new environment.
 """
@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine import cache, stubs
@@ -34,8 +35,27 @@ print(json.dumps({
 }))
 """
 
+# What vLLM finds out about a model's class by importing it in a process of its own, once for each cache directory. It
+# needs the CPU kernels to load, so it is a trial of the whole as well.
+_TRIAL = """
+import importlib.metadata
+from vllm.model_executor.models.registry import ModelRegistry
+from vllm.platforms import current_platform
+ModelRegistry.models["Qwen3ForCausalLM"].inspect_model_cls()
+print(current_platform.device_type, importlib.metadata.version("vllm"))
+"""
 
-class EngineUnavailable(RuntimeError):
+# A pod starts with an empty cache directory. What is missing there is copied before vLLM looks (7 s less); without it,
+# or where it cannot be written, vLLM works all the same.
+_LAUNCHER = """\
+#!/bin/sh
+cache="${VLLM_CACHE_ROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/vllm}"
+mkdir -p "$cache" && cp -Rn "PREFIX/launch/cache/." "$cache"
+exec "PREFIX/bin/vllm" "$@"
+"""
+
+
+class EngineUnavailableError(RuntimeError):
     """vLLM cannot be had here; the text says why and what to do."""
 
 
@@ -49,7 +69,7 @@ def install(prefix: Path, progress: Progress) -> None:
     """Make the environment in `prefix`, which is not there yet; the marker is written last."""
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
-        raise EngineUnavailable("uv is not on the PATH. Install it with: pip install uv")
+        raise EngineUnavailableError("uv is not on the PATH. Install it with: pip install uv")
     progress(f"installing vLLM {VLLM_VERSION} (CPU build) in {prefix}")
     progress("about 0.9 GB to download where the package cache is empty, 2.8 GB on disk")
     environment = _clean_environment()
@@ -62,9 +82,14 @@ def install(prefix: Path, progress: Progress) -> None:
     stubs.fill_in(site_packages)
     _name_distribution(site_packages)
     progress("trying it")
-    version = _run([str(prefix / "bin" / "vllm"), "--version"]).split()
-    if f"{VLLM_VERSION}+cpu" not in version:
-        raise EngineUnavailable(f"The installed vLLM calls itself {' '.join(version)!r}, not {VLLM_VERSION}+cpu.")
+    launch = prefix / "launch"
+    words = _run([str(prefix / "bin" / "python"), "-c", _TRIAL], {"VLLM_CACHE_ROOT": str(launch / "cache")}).split()
+    if words[-2:] != ["cpu", f"{VLLM_VERSION}+cpu"]:
+        raise EngineUnavailableError(
+            f"The installed vLLM calls itself {' '.join(words)!r}, not 'cpu {VLLM_VERSION}+cpu'."
+        )
+    (launch / "vllm").write_text(_LAUNCHER.replace("PREFIX", str(prefix)))
+    (launch / "vllm").chmod(0o755)
     cache.make_world_readable(prefix)
     (prefix / MARKER).write_text(json.dumps({**facts, "key": key()}))
     progress("installed")
@@ -90,13 +115,13 @@ def _sync(command: list[str], environment: dict[str, str], progress: Progress) -
         finally:
             timer.cancel()
     if process.returncode < 0:
-        raise EngineUnavailable(f"Installing vLLM was stopped (it may take {_SYNC_DEADLINE_S:.0f} s). Try again.")
+        raise EngineUnavailableError(f"Installing vLLM was stopped (it may take {_SYNC_DEADLINE_S:.0f} s). Try again.")
     if process.returncode > 0:
-        raise EngineUnavailable(f"Installing vLLM failed (exit code {process.returncode}); uv said why above.")
+        raise EngineUnavailableError(f"Installing vLLM failed (exit code {process.returncode}); uv said why above.")
 
 
 def _name_distribution(site_packages: Path) -> None:
-    """vLLM looks itself up under the name `vllm`, and takes the CPU for its device only if the version says `cpu`."""
+    """VLLM looks itself up under the name `vllm`, and takes the CPU for its device only if the version says `cpu`."""
     directory = site_packages / f"vllm-{VLLM_VERSION}+cpu.dist-info"
     directory.mkdir()
     (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_VERSION}+cpu\n")
@@ -108,8 +133,8 @@ def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _CALLERS_OWN}
 
 
-def _run(command: list[str]) -> str:
-    environment = {**_clean_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+def _run(command: list[str], variables: Mapping[str, str] | None = None) -> str:
+    environment = {**_clean_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **(variables or {})}
     done = subprocess.run(
         command,
         env=environment,
@@ -121,5 +146,5 @@ def _run(command: list[str]) -> str:
     )
     if done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-15:])
-        raise EngineUnavailable(f"{command[0]} ended with {done.returncode}:\n{tail}")
+        raise EngineUnavailableError(f"{command[0]} ended with {done.returncode}:\n{tail}")
     return done.stdout

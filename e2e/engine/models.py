@@ -9,11 +9,12 @@ from pathlib import Path
 from engine import cache, environment
 from engine.cache import Progress, print_progress
 from engine.environment import EngineEnvironment
-from engine.install import EngineUnavailable
+from engine.install import EngineUnavailableError
 
 _HERE = Path(__file__).parent
 _SCRIPT = _HERE / "tiny_model.py"
 _DIALOGUES = _HERE / "data" / "tiny_dialogues.json"
+_LOCK = _HERE / "uv.lock"  # torch decides about the weights, too
 _DEADLINE_S = 900.0
 
 # KV cache of both, in bfloat16: 2 (key, value) x 4 layers x 2 KV heads x head size 32 x 2 bytes.
@@ -31,12 +32,12 @@ RECIPES: dict[str, tuple[str, ...]] = {
 def ensure_tiny(
     name: str = "tiny-qwen3", *, engine: EngineEnvironment | None = None, progress: Progress = print_progress
 ) -> Path:
-    """The directory of the tiny model of this name, made first where it is not there yet (about a minute for `tiny-qwen3`)."""
+    """The directory of a tiny model, made first where it is not there yet (about a minute for `tiny-qwen3`)."""
     if name not in RECIPES:
         raise ValueError(f"no tiny model {name!r}; there are {', '.join(RECIPES)}")
     engine = engine or environment.ensure(progress)
     recipe = RECIPES[name]
-    digest = cache.content_hash(_SCRIPT.read_bytes(), _DIALOGUES.read_bytes(), *recipe, engine.key)
+    digest = cache.content_hash(*(path.read_bytes() for path in (_SCRIPT, _DIALOGUES, _LOCK)), *recipe)
     directory = cache.root() / "models" / f"{name}-{digest}"
     if directory.exists():
         return directory
@@ -50,7 +51,9 @@ def ensure_tiny(
         # Its words are for people: they go where the progress goes.
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, timeout=_DEADLINE_S)
         if done.returncode != 0:
-            raise EngineUnavailable(f"Making the model {name} failed (exit code {done.returncode}); it said why above.")
+            raise EngineUnavailableError(
+                f"Making the model {name} failed (exit code {done.returncode}); it said why above."
+            )
         cache.make_world_readable(unfinished)
         unfinished.rename(directory)
     return directory

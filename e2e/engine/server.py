@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import environment
-from engine.cache import print_progress
+from engine import cache, environment
 from engine.environment import SERVER_VARIABLES, EngineEnvironment
 
 # Arguments that keep a server of a tiny model small and quick to start: 65,536 tokens of KV cache, no compiling.
@@ -29,7 +28,7 @@ _STOP_DEADLINE_S = 30.0
 _POLL_S = 0.2
 
 
-class ServerFailed(RuntimeError):
+class ServerFailedError(RuntimeError):
     """The server ended by itself or was not ready in time; the text has the end of its log."""
 
 
@@ -59,10 +58,10 @@ def serve(
 
     `args` replaces the default `LIGHT` whole. A host and a port in it are overridden.
     """
-    engine = engine or environment.ensure(print_progress)
+    engine = engine or environment.ensure()
     port = port or _free_port()
     command = [str(engine.vllm), "serve", str(model_dir), *args, "--host", "127.0.0.1", "--port", str(port)]
-    variables = {**os.environ, **SERVER_VARIABLES, **(env or {})}
+    variables = {**os.environ, **SERVER_VARIABLES, "VLLM_CACHE_ROOT": str(cache.root() / "vllm"), **(env or {})}
     variables["PATH"] = f"{engine.prefix / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
     handle, name = tempfile.mkstemp(prefix="vllm-", suffix=".log")
     with os.fdopen(handle, "wb") as log:
@@ -82,9 +81,9 @@ def _wait_ready(server: Server, port: int, deadline_s: float) -> None:
     deadline = time.monotonic() + deadline_s
     while not _healthy(port):
         if (code := server.process.poll()) is not None:
-            raise ServerFailed(f"vLLM ended with {code} before it was ready:\n{server.log_tail()}")
+            raise ServerFailedError(f"vLLM ended with {code} before it was ready:\n{server.log_tail()}")
         if time.monotonic() > deadline:
-            raise ServerFailed(f"vLLM was not ready after {deadline_s:.0f} s:\n{server.log_tail()}")
+            raise ServerFailedError(f"vLLM was not ready after {deadline_s:.0f} s:\n{server.log_tail()}")
         time.sleep(_POLL_S)
 
 

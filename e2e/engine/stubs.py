@@ -1,9 +1,9 @@
 """Stand-ins for CUDA libraries that a machine without a GPU never calls.
 
-torch's x86-64 wheel is linked with cuBLAS, cuDNN, NCCL and others. The loader wants those files, their symbols and their
-versions before it lets `import torch` go on; nothing in them runs unless there is a GPU. This module writes, for each such
-library that is not installed, a shared object of a few kilobytes that exports just the symbols asked for. Each of them
-returns 1, which in all these interfaces means an error ("not initialised" in most).
+torch's x86-64 wheel is linked with cuBLAS, cuDNN, NCCL and others. The loader wants those files, their symbols and
+their versions before it lets `import torch` go on; nothing in them runs unless there is a GPU. This module writes, for
+each such library that is not installed, a shared object of a few kilobytes that exports just the symbols asked for.
+Each of them returns 1, which means an error in nearly all of these interfaces.
 
 Needs no compiler: the objects are ELF images put together here. Standard library only.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,7 +73,13 @@ def read_imports(path: Path) -> Imports:
             for tag, value in struct.iter_unpack("<qQ", image[dynamic[4] : dynamic[4] + dynamic[5]])
             if tag == _DT_NEEDED
         )
-        versions = dict(_version_needs(image, by_type.get(_SHT_VERNEED), strings_at, text))
+        verneed = by_type.get(_SHT_VERNEED)
+        versions = {}
+        if verneed is not None:
+            versions = {
+                index: (text(strings_at, file), text(strings_at, name))
+                for index, file, name in _version_needs(image, verneed[4])
+            }
         symbols_section, versym = by_type[_SHT_DYNSYM], by_type.get(_SHT_VERSYM)
         names_at = sections[symbols_section[6]][4]
         found = []
@@ -86,16 +92,14 @@ def read_imports(path: Path) -> Imports:
         return Imports(needed, tuple(found))
 
 
-def _version_needs(image, section, strings_at, text) -> Iterator[tuple[int, tuple[str, str]]]:  # type: ignore[no-untyped-def]
-    if section is None:
-        return
-    need_at = section[4]
+def _version_needs(image: mmap.mmap, need_at: int) -> Iterator[tuple[int, int, int]]:
+    """Version index, and where in the strings the soname and the version's name are."""
     while True:
         _version, count, file, aux, following = struct.unpack_from("<HHIII", image, need_at)
         aux_at = need_at + aux
         for _ in range(count):
             _hash, _flags, index, name, next_aux = struct.unpack_from("<IHHII", image, aux_at)
-            yield index, (text(strings_at, file), text(strings_at, name))
+            yield index, file, name
             aux_at += next_aux
         if following == 0:
             return
@@ -112,7 +116,7 @@ def elf_hash(name: str) -> int:
     return value
 
 
-def build(soname: str, versions: dict[str, Iterable[str]], unversioned: Iterable[str] = ()) -> bytes:
+def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Iterable[str] = ()) -> bytes:
     """An x86-64 shared object with this soname, whose functions all return 1.
 
     `versions` maps a symbol version to the names exported under it.
@@ -133,7 +137,9 @@ def build(soname: str, versions: dict[str, Iterable[str]], unversioned: Iterable
     version_definitions = bytearray()
     for index, version in enumerate([soname, *sorted(versions)], start=1):
         last = index == len(versions) + 1
-        version_definitions += struct.pack("<HHHHIII", 1, index == 1, index, 1, elf_hash(version), 20, 0 if last else 28)
+        version_definitions += struct.pack(
+            "<HHHHIII", 1, index == 1, index, 1, elf_hash(version), 20, 0 if last else 28
+        )
         version_definitions += struct.pack("<II", intern(version), 0)
 
     count = len(exported) + 1
@@ -220,17 +226,17 @@ def fill_in(site_packages: Path) -> list[Path]:
         for soname in imports.needed:
             if _CUDA_LIBRARY.match(soname) and soname not in installed:
                 missing.setdefault(soname, _Exports())
-        for name, soname, version in imports.symbols:
-            if soname in missing and version is not None:
-                missing[soname].versions.setdefault(version, set()).add(name)
-            elif version is None:
+        for name, wanted_from, version in imports.symbols:
+            if version is None:
                 undefined.add(name)
+            elif wanted_from in missing:
+                missing[wanted_from].versions.setdefault(version, set()).add(name)
     written = []
     for soname, exports in missing.items():
         if prefix := _PREFIX_OF.get(soname):
             exports.unversioned |= {name for name in undefined if name.startswith(prefix)}
         path = torch_libraries / soname
-        path.write_bytes(build(soname, {version: names for version, names in exports.versions.items()}, exports.unversioned))
+        path.write_bytes(build(soname, exports.versions, exports.unversioned))
         path.chmod(0o755)
         written.append(path)
     return written

@@ -1,16 +1,18 @@
 """Make a tiny Qwen3 checkpoint that thinks, answers and knows next to nothing. No network, about a minute on one core.
 
-Run by `engine.models` under the engine's own Python, which has torch and transformers. The result is an ordinary Hugging Face
-directory: `config.json`, `generation_config.json`, tokenizer with chat template, `model.safetensors`.
+Run by `engine.models` under the engine's own Python, which has torch and transformers. The result is an ordinary
+Hugging Face directory: `config.json`, `generation_config.json`, tokenizer with chat template, `model.safetensors`.
 
 The geometry is fixed by what the tests count on: 4 layers x 2 KV heads x head size 32, so that a token takes
 2 x 4 x 2 x 32 x 2 bytes = 1,024 bytes of KV cache in bfloat16.
 
-`--steps 0` leaves the weights random: such a model never closes its thinking by itself (the chance is about 1 in 2,000 a token),
-which is what tests of long runs want. Otherwise it is trained on the dialogues until it repeats them word for word. Some are cut
-in the middle of the thinking, so that an answer follows when the engine closes the thinking because its budget is spent.
+`--steps 0` leaves the weights random: such a model never closes its thinking by itself (the chance is about 1 in 2,000
+a token), which is what tests of long runs want. Otherwise it is trained on the dialogues until it repeats them word for
+word. Some are cut in the middle of the thinking, so that an answer follows when the engine closes the thinking because
+its budget is spent.
 """
 
+# mypy: disable-error-code="import-not-found, no-any-return, untyped-decorator"
 from __future__ import annotations
 
 import argparse
@@ -35,27 +37,24 @@ VOCABULARY = 2000
 CONTEXT = 8192
 THINK, END_THINK, TURN_END = "<think>", "</think>", "<|im_end|>"
 
-# As Qwen3's own: thinking is opened for the model, `enable_thinking=false` closes it at once, and the thinking of earlier
-# turns is left out.
-CHAT_TEMPLATE = "".join(
-    [
-        "{%- for message in messages -%}",
-        "{%- set text = message.content -%}",
-        "{%- if message.role == 'assistant' -%}{%- set text = text.split('</think>')[-1].lstrip('\\n') -%}{%- endif -%}",
-        "{{- '<|im_start|>' + message.role + '\\n' + text + '<|im_end|>\\n' -}}",
-        "{%- endfor -%}",
-        "{%- if add_generation_prompt -%}",
-        "{{- '<|im_start|>assistant\\n<think>\\n' -}}",
-        "{%- if enable_thinking is defined and enable_thinking is false -%}{{- '\\n</think>\\n\\n' -}}{%- endif -%}",
-        "{%- endif -%}",
-    ]
-)
+# As Qwen3's own: thinking is opened for the model, `enable_thinking=false` closes it at once, and the thinking of
+# earlier turns is left out.
+CHAT_TEMPLATE = r"""
+{%- for message in messages -%}
+{%- set text = message.content -%}
+{%- if message.role == 'assistant' -%}{%- set text = text.split('</think>')[-1].lstrip('\n') -%}{%- endif -%}
+{{- '<|im_start|>' + message.role + '\n' + text + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\n<think>\n' -}}
+{%- if enable_thinking is defined and enable_thinking is false -%}{{- '\n</think>\n\n' -}}{%- endif -%}
+{%- endif -%}""".lstrip()
 
 SYSTEM_PROMPTS = ["", "", "You are a helpful assistant.", "Answer in one sentence."]
 
 
 def make_tokenizer(dialogues: list[dict[str, Any]]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of 2,000 tokens, learned from the dialogues and from the prose and code of the standard library."""
+    """A byte-level BPE of 2,000 tokens, learned from the dialogues and from the text of the standard library."""
     library = Path(os.__file__).parent
     texts = [path.read_text(errors="replace") for path in sorted(library.glob("*.py"))[:20]]
     spoken = [text for item in dialogues for text in (*item["questions"], item["thinking"], item["answer"])]
@@ -153,7 +152,9 @@ class Examples:
         labels = torch.full((size, width), -100)
         for row, (ids, learn) in enumerate(drawn):
             inputs[row, : len(ids)] = torch.tensor(ids)
-            labels[row, : len(ids)] = torch.tensor([token if on else -100 for token, on in zip(ids, learn, strict=True)])
+            labels[row, : len(ids)] = torch.tensor(
+                [token if on else -100 for token, on in zip(ids, learn, strict=True)]
+            )
         return inputs, labels
 
 
@@ -206,7 +207,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(mode=True)
     dialogues = json.loads(options.dialogues.read_text())
     tokenizer = make_tokenizer(dialogues)
     config = make_config(tokenizer)
@@ -222,7 +223,11 @@ def main() -> int:
     tokenizer.save_pretrained(options.out)
     model.save_pretrained(options.out)
     GenerationConfig(
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True, temperature=0.6, top_p=0.95
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        do_sample=True,
+        temperature=0.6,
+        top_p=0.95,
     ).save_pretrained(options.out)
     return 0
 
