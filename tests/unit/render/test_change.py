@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reasoningpool.api.spec import ChatTemplate, SecretKeyRef
-from reasoningpool.render import describe_change
+from reasoningpool.render import describe_change, settle, waiting_change
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 from unit.render import builders as b
@@ -89,3 +89,13 @@ def test_long_lists_and_long_values_are_cut() -> None:
     text = described(tier)
     assert text.endswith("; and 4 more")
     assert len(text) < 700
+
+
+def test_what_waits_for_the_user_is_named() -> None:
+    live = as_live(b.render(b.tier(), intent="a"))
+    rendered = b.render(b.tier(), b.sizing_plan(max_num_seqs=60), intent="a")
+    assert waiting_change(settle(live, rendered), rendered) == "argument --max-num-seqs 64 -> 60"
+    changed = b.render(b.tier(), b.sizing_plan(max_num_seqs=60), intent="b")
+    assert waiting_change(settle(live, changed), changed) is None
+    same = b.render(b.tier(), intent="a")
+    assert waiting_change(settle(live, same), same) is None

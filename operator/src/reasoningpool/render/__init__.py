@@ -1,7 +1,7 @@
 """From a tier with everything decided and its sizing to Kubernetes manifests. Pure: values in, dicts out."""
 
 from reasoningpool.render.arguments import engine_arguments
-from reasoningpool.render.change import describe_change
+from reasoningpool.render.change import describe_change, waiting_change
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.render.pod_overrides import OverrideProblem, check_pod_overrides
 from reasoningpool.render.revision import pod_intent, revision_of, settle
@@ -21,4 +21,5 @@ __all__ = [
     "render_tier",
     "revision_of",
     "settle",
+    "waiting_change",
 ]

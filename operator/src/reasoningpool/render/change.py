@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.render.resources import amount
+from reasoningpool.render.revision import ANNOTATION_TEMPLATE
 
 _SHOWN: Final = 5
 _WIDTH: Final = 80
@@ -49,6 +50,14 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     changes = list(_changes(old, new)) or ["details of the pod"]
     more = len(changes) - _SHOWN
     return "; ".join(changes[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def waiting_change(settled: Mapping[str, Any], rendered: Mapping[str, Any]) -> str | None:
+    """What a settled StatefulSet holds back until its user's next change, None if it is what was rendered."""
+    was, now = ((m["metadata"].get("annotations") or {}).get(ANNOTATION_TEMPLATE) for m in (settled, rendered))
+    if was == now:
+        return None
+    return describe_change(settled["spec"]["template"], rendered["spec"]["template"])
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
