@@ -44,7 +44,7 @@ class Executor:
         self.script = list(script)
         self.plans, self.statuses = [], []
 
-    async def carry_out(self, name, plan, memory):
+    async def carry_out(self, name, plan, memory, *, hurry):
         self.plans.append(plan)
         step = self.script.pop(0) if self.script else Report()
         if isinstance(step, Exception):

@@ -40,6 +40,10 @@ class Gate:
         finally:
             self._release()
 
+    def is_wanted(self, priority: Priority) -> bool:
+        """Whether somebody waits for a slot with this priority or a higher one."""
+        return any(level <= priority and not turn.done() for level, _, turn in self._waiting[:1])
+
     async def _acquire(self, priority: Priority) -> None:
         if self._free > 0:
             self._free -= 1

@@ -30,7 +30,7 @@ DEFAULT_CONCURRENCY: Final = 16
 # Overload (429) is worth waiting out here rather than failing a whole cycle, but not for ever.
 _MAX_RETRY_AFTER_SECONDS: Final = 10.0
 _MAX_OVERLOAD_RETRIES: Final = 3
-_PAGE: Final = 250
+_PAGE: Final = 100
 
 # Server-side apply does not ask for discovery when the kinds are known.
 _PLURALS: Final = {

@@ -45,6 +45,7 @@ _GONE_POLL_SECONDS: Final = 0.2
 
 # Engines first, everywhere (see Priority); a ServiceAccount must be there before the first pod.
 _RANK: Final = {"ServiceAccount": 0, "StatefulSet": 1}
+_LAST_RANK: Final = 2
 
 
 class NotLeading(Exception):  # noqa: N818
@@ -57,6 +58,8 @@ class Report:
 
     failures: tuple[ApplyFailure, ...] = ()
     transient: list[KubeError] = field(default_factory=list)
+    # False: only the engines were seen to; the rest of the plan is still to be carried out.
+    complete: bool = True
 
 
 @dataclass(slots=True)
@@ -84,11 +87,21 @@ class Executor:
         self._may_write = may_write
         self._gone_timeout = gone_timeout
 
-    async def carry_out(self, pool: PoolName, plan: Plan, memory: PoolMemory) -> Report:
-        """Everything but the status. One child's failure stops no other; an unreachable API server stops all."""
+    async def carry_out(
+        self, pool: PoolName, plan: Plan, memory: PoolMemory, *, hurry: Callable[[], bool] = lambda: False
+    ) -> Report:
+        """Everything but the status. One child's failure stops no other; an unreachable API server stops all.
+
+        When the engines are seen to and `hurry` says that other pools wait for theirs, the rest is left for later.
+        """
         run = _Run(pool, memory)
         memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies})
-        for apply in sorted(plan.applies, key=lambda apply: _RANK.get(apply.manifest["kind"], 2)):
+        engines_done = False
+        for apply in sorted(plan.applies, key=lambda apply: _RANK.get(apply.manifest["kind"], _LAST_RANK)):
+            if not engines_done and _RANK.get(apply.manifest["kind"], _LAST_RANK) == _LAST_RANK:
+                engines_done = True
+                if hurry():
+                    return Report(memory.failures(), run.transient, complete=False)
             key = ObjectKey.of(apply.manifest)
             await self._guarded(run, key, digest(apply.manifest), partial(self._apply, run, apply))
         for key, step in run.late:

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled, Permanent, Transient
-from reasoningpool.adapters.gate import Priority
+from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.planning.types import EventNote, LogWanted, Manifest, ObjectKey, Plan, PodLog, Snapshot
+from reasoningpool.planning.types import ApplyFailure, EventNote, LogWanted, Manifest, ObjectKey, Plan, PodLog, Snapshot
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor, NotLeading
 from reasoningpool.reconcile.memory import LogRead, PoolMemory
-from reasoningpool.reconcile.store import PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ _LOG_BYTES: Final = 16_384
 # A crash-looping container writes a new log at every restart; reading each of them says nothing new.
 _LOG_AGAIN_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 60.0
+_CYCLES_AT_ONCE: Final = 32
 
 
 class Planner(Protocol):
@@ -50,7 +51,7 @@ class Timing:
     # After a change of the pool: long enough for `kubectl apply` of several objects, too short to be felt.
     settle: float = 0.05
     # Between two cycles that only children called for; a rollout's pods report many times a second.
-    gap: float = 0.5
+    gap: float = 1.0
     first_backoff: float = 1.0
     max_backoff: float = 300.0
 
@@ -67,15 +68,11 @@ class Tools:
     plan_failure: FailurePlanner
     may_write: Callable[[], bool] = lambda: True
     timing: Timing = Timing()
-    # Planning takes milliseconds of CPU; one pool at a time, so that a thousand of them leave the event loop
-    # free in between (the Lease must be renewed).
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def plan(self, snapshot: Snapshot) -> Plan:
-        """A plan, when it is this pool's turn."""
-        async with self.turn:
-            await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
-            return self.planner(snapshot, now=datetime.now(UTC))
+    # Planning takes some ten milliseconds of CPU. One pool at a time, so that a thousand of them leave the event
+    # loop free in between (the Lease must be renewed), and pools that changed before pools that only report.
+    turn: Gate = field(default_factory=lambda: Gate(1))
+    # A cycle holds a plan and a snapshot, some hundred kilobytes; so many pools may be in one at a time.
+    cycles: Gate = field(default_factory=lambda: Gate(_CYCLES_AT_ONCE))
 
 
 class Gone(Exception):  # noqa: N818
@@ -91,11 +88,13 @@ class PoolTask:
         self.uid: str = meta["uid"]
         self.cycles = 0
         # The first cycle works on what the list or the watch has just brought; all others read.
-        self._first: tuple[Mapping[str, Any], float] | None = (pool, time.monotonic())
+        self._first: tuple[bytes, float] | None = (pack(pool), time.monotonic())
+        self._notes: tuple[EventNote, ...] = ()
         self._tools = tools
         self._memory = PoolMemory()
         self._wake = asyncio.Event()
         self._urgent = False
+        self._changed = False
         self._alarm = False
         self._errors = 0
         self._log = logging.LoggerAdapter(log, {"pool_namespace": name.namespace, "pool": name.name})
@@ -109,9 +108,11 @@ class PoolTask:
         """Cycle until the pool is gone."""
         while True:
             self._wake.clear()
-            self._urgent = False
+            self._changed, self._urgent = self._urgent, False
+            priority = Priority.URGENT if self._changed or not self.cycles else Priority.NORMAL
             try:
-                delay = await self._cycle()
+                async with self._tools.cycles.slot(priority):
+                    delay = await self._cycle(priority)
                 self._errors = 0
             except (Gone, NotFound):
                 break
@@ -181,19 +182,24 @@ class PoolTask:
 
     # -- working ---------------------------------------------------------------------------------------------------
 
-    async def _cycle(self) -> float:
+    async def _cycle(self, priority: Priority) -> float:
         """One look at the world and what follows from it; answers the seconds until the next look."""
         self.cycles += 1
         tools, memory = self._tools, self._memory
         pool = await self._read()
-        snapshot = self._snapshot(pool)
-        plan = await tools.plan(snapshot)
-        report = await tools.executor.carry_out(self.name, plan, memory)
-        notes = plan.events
+        failures, plan = await self._plan(pool, priority)
+        report = await tools.executor.carry_out(
+            self.name, plan, memory, hurry=lambda: tools.cycles.is_wanted(Priority.URGENT)
+        )
+        notes, self._notes = self._notes + tuple(note for note in plan.events if note not in self._notes), ()
+        if not report.complete:
+            self._notes = notes
+            return 0.0
         news = await self._read_logs(plan.logs_wanted)
-        if news or report.failures != snapshot.failures:
+        if news or report.failures != failures:
             # Status should tell of what this very cycle found out.
-            planned, plan = plan, await tools.plan(self._snapshot(pool))
+            planned = plan
+            _, plan = await self._plan(pool, priority)
             notes += tuple(note for note in plan.events if note not in notes)
             if (planned.applies, planned.prunes) != (plan.applies, plan.prunes):
                 self.wake(urgent=False)
@@ -207,6 +213,15 @@ class PoolTask:
             # A child's 404 (its namespace is going away) is not the pool's.
             raise Transient(first.message, status=404) if isinstance(first, NotFound) else first
         return self._next_look(plan)
+
+    async def _plan(self, pool: Manifest, priority: Priority) -> tuple[tuple[ApplyFailure, ...], Plan]:
+        """A plan on what is known when it is this pool's turn, and the refusals it knew of."""
+        async with self._tools.turn.slot(priority):
+            await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
+            if not self._urgent:
+                self._wake.clear()  # what children had to tell until now is in this snapshot
+            snapshot = self._snapshot(pool)
+            return snapshot.failures, self._tools.planner(snapshot, now=datetime.now(UTC))
 
     async def _send_events(self, pool: Manifest, notes: tuple[EventNote, ...]) -> None:
         if self._tools.may_write():
@@ -229,7 +244,7 @@ class PoolTask:
     async def _get(self) -> Manifest:
         first, self._first = self._first, None
         if first is not None and time.monotonic() - first[1] < _FRESH_SECONDS:
-            return dict(first[0])
+            return unpack(first[0])
         key = ObjectKey(names.API_VERSION, names.KIND, self.name.namespace, self.name.name)
         try:
             return await self._tools.kube.get(key, priority=Priority.URGENT)

@@ -47,8 +47,7 @@ class Record:
 
     def manifest(self) -> Manifest:
         """The object itself, without managedFields."""
-        loaded: Manifest = json.loads(zlib.decompress(self.packed))
-        return loaded
+        return unpack(self.packed)
 
 
 class Store:
@@ -81,7 +80,7 @@ class Store:
             shape=shape(live),
             replicas=(live.get("spec") or {}).get("replicas") if key.kind == "StatefulSet" else None,
             deleting=bool(meta.get("deletionTimestamp")),
-            packed=_pack(live),
+            packed=pack(live),
             seen_at=time.monotonic(),
         )
         self._pools.setdefault(pool, {})[key] = record
@@ -159,6 +158,13 @@ def _version(meta: Mapping[str, Any]) -> int:
         return time.monotonic_ns()
 
 
-def _pack(live: Mapping[str, Any]) -> bytes:
+def pack(live: Mapping[str, Any]) -> bytes:
+    """An object without its managedFields, small."""
     meta = {field: value for field, value in live["metadata"].items() if field != "managedFields"}
     return zlib.compress(json.dumps({**live, "metadata": meta}, separators=(",", ":")).encode(), 1)
+
+
+def unpack(packed: bytes) -> Manifest:
+    """What was packed."""
+    loaded: Manifest = json.loads(zlib.decompress(packed))
+    return loaded

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import kopf
+from typing_extensions import override
 
 from reasoningpool.adapters.kube import Kube, collection_path, plural
 from reasoningpool.api import names
@@ -23,7 +24,7 @@ from reasoningpool.runtime.heartbeat import WATCH_SILENCE_SECONDS, Heartbeats
 
 log = logging.getLogger(__name__)
 
-_LIST_PAGE: Final = 250
+_LIST_PAGE: Final = 100
 _MAX_BACKOFF_SECONDS: Final = 10.0
 
 
@@ -35,6 +36,46 @@ class _Backoffs:
         while True:
             yield delay
             delay = min(delay * 2, _MAX_BACKOFF_SECONDS)
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """kopf compares each object with the last one it has handled, which is half of its work; nobody asks for it."""
+
+    @override
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence({})
+
+    @override
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        return None
+
+    @override
+    def store(self, **_: Any) -> None:
+        raise AssertionError("kopf must never write to an object")
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Handlers of ours have no progress to keep."""
+
+    @override
+    def fetch(self, **_: Any) -> kopf.ProgressRecord | None:
+        return None
+
+    @override
+    def store(self, **_: Any) -> None:
+        raise AssertionError("kopf must never write to an object")
+
+    @override
+    def purge(self, **_: Any) -> None:
+        pass
+
+    @override
+    def touch(self, **_: Any) -> None:
+        pass
+
+    @override
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
 
 
 class Watcher:
@@ -75,24 +116,24 @@ class Watcher:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
-        async def login(**_: Any) -> kopf.AiohttpSession:  # noqa: ANN401 - kopf's keyword arguments
+        async def login(**_: Any) -> kopf.AiohttpSession:
             await self._kube.relogin()
             session = self._kube.watch_session(self._heartbeats.response_class())
             return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
 
         @kopf.on.cleanup(registry=registry)
-        async def cleanup(**_: Any) -> None:  # noqa: ANN401
+        async def cleanup(**_: Any) -> None:
             await self._on_stop()
 
         @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-        async def on_pool(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401
+        async def on_pool(event: kopf.RawEvent, **_: Any) -> None:
             self.pool_event(event["type"], dict(event["object"]))
 
         for api_version, kind in WATCHED_KINDS:
             group, _slash, version = api_version.rpartition("/")
 
             @kopf.on.event(group, version, plural(kind), id=f"on_{kind.lower()}", registry=registry)
-            async def on_child(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401
+            async def on_child(event: kopf.RawEvent, **_: Any) -> None:
                 self.child_event(event["type"], dict(event["object"]))
 
         return registry
@@ -125,6 +166,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10.0
     settings.networking.error_backoffs = _Backoffs()
     settings.queueing.idle_timeout = 0.5
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.persistence.progress_storage = _NoProgress()
     for _, kind in WATCHED_KINDS:
         settings.watching.label_selectors[plural(kind)] = SELECTOR
     return settings

@@ -44,7 +44,7 @@ class Heartbeats:
 
         class NotingResponse(aiohttp.ClientResponse):
             @override
-            async def start(self, connection: Any) -> aiohttp.ClientResponse:  # noqa: ANN401 - aiohttp's own type is private
+            async def start(self, connection: Any) -> aiohttp.ClientResponse:
                 await super().start(connection)
                 if self.status < 300:
                     path = self.url.path
@@ -63,7 +63,7 @@ class _NotingReader:
         self._reader = reader
         self._note = note
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - stands for all of the reader's attributes
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:

@@ -102,7 +102,7 @@ class Settings:
         return self.identity or socket.gethostname()
 
 
-def _parse(name: str, kind: str, text: str) -> Any:  # noqa: ANN401 - one value of any field
+def _parse(name: str, kind: str, text: str) -> Any:
     try:
         if "tuple" in kind:
             return tuple(part.strip() for part in text.split(",") if part.strip())
