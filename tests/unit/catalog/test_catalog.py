@@ -143,7 +143,7 @@ def test_every_entry_says_where_its_figures_come_from() -> None:
         ("meta-llama/Llama-3.1-8B-Instruct", None, None, False),
     ],
 )
-def test_thinking_of_a_model(model: str, parser: str | None, switch: str | None, enforceable: bool) -> None:
+def test_thinking_of_a_model(model: str, parser: str | None, switch: str | None, *, enforceable: bool) -> None:
     entry = models()[model]
     assert (entry.reasoning_parser, entry.thinking_switch, entry.thinking_budget_enforceable) == (
         parser,

@@ -218,7 +218,17 @@ def test_a_shared_prefix_is_held_once() -> None:
     assert shared.worst_case_num_seqs > alone.worst_case_num_seqs
     own = shared.footprint_tokens - 6000 // 16 * 16
     assert shared.worst_case_num_seqs == (shared.usable_kv_tokens - 6000) // own
+    assert shared.max_num_seqs - alone.max_num_seqs > shared.worst_case_num_seqs - alone.worst_case_num_seqs
     assert planned(shared_prefix_tokens=6000, prefix_caching=False).max_num_seqs == alone.max_num_seqs
+
+
+def test_a_shared_prefix_leaves_no_request_less_than_nothing() -> None:
+    """Prompts that are observed shorter than the prefix still hold their output."""
+    resident = resident_of(
+        [effort(prompt=8192, thinking=0, answer=160, prompt_distribution=TokenQuantiles(p50=10, p90=20, p99=30))]
+    )
+    assert BlockDemand.of(resident, LAYOUT, 4096).mean == pytest.approx(160 / 2 / 16 + 15 / 32)
+    assert BlockDemand.of(resident_of(EFFORTS), LAYOUT, 4096).mean == pytest.approx(demand_of(EFFORTS).mean - 256)
 
 
 def test_limits_other_than_the_pool_are_named() -> None:

@@ -142,6 +142,17 @@ def test_s05_the_cap_of_hybrids_holds_where_memory_would_allow_more() -> None:
     assert (found.max_num_seqs, found.limited_by) == (512, Limit.ENGINE_CAP)
 
 
+def test_s05_more_sequences_than_state_blocks_are_answered_before_the_engine_refuses() -> None:
+    answer = unfit(
+        geometry=geometry("Qwen/Qwen3.5-27B-FP8"),
+        efforts=(effort("chat", prompt=3000, thinking=0, answer=1000),),
+        max_num_seqs=1024,
+    )
+    assert "state blocks, fewer than maxNumSeqs 1,024" in answer.what
+    assert "set maxNumSeqs to" in answer.suggestions[0]
+    assert isinstance(plan(answer.changes[0].inputs), SizingPlan)
+
+
 def test_s05_state_slots_are_named_where_they_are_the_larger_part() -> None:
     found = planned(
         geometry=geometry("Qwen/Qwen3.5-27B-FP8"), efforts=(effort("chat", prompt=500, thinking=0, answer=100),)

@@ -188,6 +188,21 @@ def test_draft_layers_take_kv_too() -> None:
     assert planned(speculative_draft_layers=2).kv_bytes_per_token == 131_072 * 66 // 64
 
 
+def test_weights_of_draft_layers_take_memory() -> None:
+    layer = geometry("deepseek-ai/DeepSeek-R1").layer_weight_bytes
+    assert 10e9 < layer < 12e9  # one MTP layer of DeepSeek-R1, without its embedding
+    with_draft = planned(draft_weight_bytes=2 * GIB, tensor_parallel_size=2)
+    without = planned(tensor_parallel_size=2)
+    assert with_draft.weight_bytes_per_gpu - without.weight_bytes_per_gpu == GIB
+    assert with_draft.kv_pool_bytes < without.kv_pool_bytes
+
+
+def test_ranks_must_suit_the_kv_heads_too() -> None:
+    with pytest.raises(SizingError, match=r"8 KV heads; sizes up to 5 that do: 1, 2, 4") as caught:
+        plan(sizing_input(geometry=geometry("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"), tensor_parallel_size=5))
+    assert caught.value.field == "accelerator.perReplica"
+
+
 def test_hybrids_hold_state_blocks() -> None:
     model = {"geometry": geometry("Qwen/Qwen3-Next-80B-A3B-Thinking-FP8"), "tensor_parallel_size": 2}
     found = planned(**model)
@@ -382,6 +397,7 @@ def test_nothing_on_this_product_fits() -> None:
         ({"block_size": 10**12}, "blockSize"),
         ({"time_per_output_token_ms": 0}, "objectives.timePerOutputTokenMilliseconds"),
         ({"shared_prefix_tokens": -1}, "sharedPrefixTokens"),
+        ({"draft_weight_bytes": -1}, "draft weight bytes"),
         ({"accelerator": replace(CPU, product="X", memory_bytes=-1)}, "accelerator memory"),
     ],
 )

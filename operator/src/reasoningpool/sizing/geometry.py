@@ -134,6 +134,12 @@ class Geometry:
         """Whether KV is one latent vector per token and layer (MLA)."""
         return self.latent_dim is not None
 
+    @property
+    def layer_weight_bytes(self) -> int:
+        """Weights of the average layer over all GPUs: about what one MTP layer adds (`draft_weight_bytes`)."""
+        tables = self.weights.embedding * 2
+        return (self.weights.bytes_total(self.weight_format) - tables) // self.num_layers
+
     def kv_bytes_per_token_and_layer(self, dtype_bytes: int, *, tensor_parallel: int = 1) -> int:
         """KV bytes of one token in one attention layer on one GPU.
 

@@ -102,7 +102,7 @@ def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -
     """Solve the memory equation for given limits. Never more pool with more sequences."""
     geometry, ranks = inputs.geometry, inputs.tensor_parallel_size
     total = inputs.accelerator.memory_bytes
-    weights = weight_bytes_per_gpu(geometry, inputs.weight_bytes, ranks)
+    weights = weight_bytes_per_gpu(geometry, inputs.weight_bytes, ranks) + ceil_div(inputs.draft_weight_bytes, ranks)
     if total is None:  # CPU: the pool is stated and nothing else is modelled
         pool = inputs.kv_cache_memory_bytes or 0
         return MemoryShares(requested=pool, weights=weights, overhead=0, activation=0, graphs=0, reserve=0, pool=pool)

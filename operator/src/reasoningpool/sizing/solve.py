@@ -164,7 +164,7 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
         if over is not None:
             return over
     if frame.blocks(sequences) >= frame.one_request_blocks:
-        return None
+        return _state_slots(frame, shares, sequences)
     name = max(frame.efforts, key=lambda effort: effort.footprint).name
     if inputs.kv_cache_memory_bytes is not None:
         what = f"the stated KV pool cannot hold one request of {frame.max_model_len:,} tokens (effort {name!r})"
@@ -176,6 +176,19 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
         else "the weights and the engine's own memory leave nothing for KV"
     )
     return Shortfall(what=what, needed_bytes=shares.beside_kv + one, available_bytes=shares.requested, frame=frame)
+
+
+def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfall | None:
+    """A hybrid engine refuses to start with more sequences than the pool has state blocks."""
+    blocks = shares.pool // frame.layout.bytes_per_block
+    if not frame.layout.state_groups or sequences <= blocks:
+        return None
+    return Shortfall(
+        what=f"the pool has {blocks:,} state blocks, fewer than maxNumSeqs {sequences:,}; the engine refuses that",
+        needed_bytes=sequences * frame.layout.bytes_per_block,
+        available_bytes=shares.pool,
+        frame=frame,
+    )
 
 
 def _over_device(frame: Frame, shares: MemoryShares, total: int) -> Shortfall | None:

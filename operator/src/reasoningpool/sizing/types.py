@@ -106,6 +106,7 @@ class SizingInput:
     template_overhead_tokens: int = 0
     speculative_tokens: int = 0
     speculative_draft_layers: int = 0
+    draft_weight_bytes: int = 0  # weights of draft or MTP layers over all GPUs, beside `weight_bytes`
     max_num_seqs: int | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None

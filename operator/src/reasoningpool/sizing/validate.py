@@ -25,6 +25,7 @@ def validate(inputs: SizingInput) -> None:
     _at_least(inputs.template_overhead_tokens, 0, "templateOverheadTokens")
     _at_least(inputs.speculative_tokens, 0, "speculative.tokens")
     _at_least(inputs.speculative_draft_layers, 0, "speculative.draftLayers")
+    _at_least(inputs.draft_weight_bytes, 0, "draft weight bytes")
     _at_least(inputs.pre_stop_seconds, 0, "preStopSeconds")
     if not 0 <= inputs.preemption_risk_permille <= 1000:
         message = f"preemptionRiskPermille is {inputs.preemption_risk_permille}; write 0 to 1000"
@@ -73,8 +74,20 @@ def _parallelism(inputs: SizingInput) -> None:
         raise SizingError(message, field="accelerator.perReplica")
     kv_heads = inputs.geometry.kv_heads
     if not inputs.geometry.is_latent and max(ranks, kv_heads) % min(ranks, kv_heads):
-        message = f"perReplica is {ranks}, which neither divides nor is a multiple of the model's {kv_heads} KV heads"
+        message = (
+            f"perReplica is {ranks}, which neither divides nor is a multiple of the model's {kv_heads} KV heads; "
+            f"sizes up to {ranks} that do: {', '.join(str(size) for size in _sizes(inputs, ranks))}"
+        )
         raise SizingError(message, field="accelerator.perReplica")
+
+
+def _sizes(inputs: SizingInput, up_to: int) -> tuple[int, ...]:
+    """Tensor-parallel sizes that suit both the attention heads and the KV heads."""
+    kv_heads = inputs.geometry.kv_heads
+    heads = inputs.geometry.num_attention_heads
+    return tuple(
+        size for size in valid_tensor_parallel_sizes(heads, up_to) if not max(size, kv_heads) % min(size, kv_heads)
+    )
 
 
 def _effort(effort: Effort) -> None:
