@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from cluster import core, node
-from cluster.errors import ClusterError, Unsupported
+from cluster import core, kubectl, node
+from cluster.errors import ClusterError, UnsupportedError
 from cluster.state import Profile
 from demo import chat, stack
 
@@ -21,7 +21,7 @@ NAME: Final = "demo"
 NAMESPACE: Final = "default"
 EXAMPLE: Final = stack.ROOT / "examples" / "reasoningpool.yaml"
 READY_SECONDS: Final = 600.0
-QUESTIONS: Final = {"reasoning": "What is two plus two?", "chat": "What is the capital of France?"}
+QUESTIONS: Final = {"reasoning": "What is two plus three?", "chat": "What is the capital of France?"}
 _STARTED: Final = time.monotonic()
 
 
@@ -34,7 +34,7 @@ def up() -> int:
     """Everything, from nothing to two answers."""
     try:
         node.require()
-    except Unsupported as reason:
+    except UnsupportedError as reason:
         say(f"{reason}; showing the control plane with fake nodes instead: pods are not really run")
         return _fake()
     say("local Kubernetes with a real node (the first time this builds it, which takes minutes)")
@@ -94,6 +94,7 @@ def _ask(cluster: Cluster, pool: str, tier: str, model: str) -> None:
     def show(kind: str, text: str) -> None:
         nonlocal last
         if kind != last:
+            text = text.lstrip()
             print(("\n" if last else "") + f"{kind}: ", end="")
             last = kind
         print(f"{styles[kind]}{text}" + ("\x1b[0m" if colour else ""), end="", flush=True)
@@ -105,9 +106,8 @@ def _ask(cluster: Cluster, pool: str, tier: str, model: str) -> None:
 
 def _look_around(cluster: Cluster) -> None:
     print("Look around:")
-    for name, value in cluster.environment().items():
-        if os.environ.get(name) != value:
-            print(f"  export {name}={value}")
+    print(f"  export KUBECONFIG={cluster.kubeconfig}")
+    print(f"  export PATH={Path(kubectl.binary()).parent}:$PATH")
     print("  kubectl get rp,statefulsets,pods,services")
     print("  kubectl describe rp")
     print("  kubectl explain reasoningpool.spec.tiers")

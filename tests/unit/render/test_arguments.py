@@ -17,9 +17,9 @@ from reasoningpool.api.spec import (
     SpeculativeSpec,
 )
 from reasoningpool.render import engine_arguments
-from reasoningpool.render.argument_policy import OWNED
-from reasoningpool.render.extra_arguments import check_extra_arguments
-from reasoningpool.render.flag_table import spellings
+from reasoningpool.vllm.argument_policy import OWNED
+from reasoningpool.vllm.extra_arguments import check_extra_arguments
+from reasoningpool.vllm.flag_table import spellings
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import KVCacheDType
 from unit.render import builders as b

@@ -87,6 +87,8 @@ class RolloutStatus(ApiModel):
     """Hash of what the pods run."""
     change: LongText | None = None
     """What changed against the revision before."""
+    waiting: LongText | None = None
+    """What this version of the operator would render differently; applied with the next change of the spec."""
     updated_replicas: Count
     """Pods of this revision."""
 

@@ -55,8 +55,6 @@ def tier_feature_warnings(tier: TierSpec, index: int) -> tuple[str, ...]:
     """Fields of a tier without effect."""
     objectives = tier.objectives
     if objectives is not None and objectives.time_to_first_answer_token_seconds is not None:
-        return (
-            f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds has no effect yet: it is for scaling"
-            " and alerts",
-        )
+        field = f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds"
+        return (f"{field} has no effect yet: it is for scaling and alerts",)
     return ()

@@ -11,7 +11,17 @@ from reasoningpool.planning.diagnosis import Diagnosis, diagnose
 from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.live import LivePod, LiveTier, live_tier
 from reasoningpool.planning.types import Manifest, Snapshot
-from reasoningpool.render import PoolIdentity, describe_change, pod_intent, render_tier, revision_of, settle
+from reasoningpool.render import (
+    PoolIdentity,
+    check_chat_template,
+    check_pod_overrides,
+    describe_change,
+    pod_intent,
+    render_tier,
+    revision_of,
+    settle,
+    waiting_change,
+)
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
@@ -27,6 +37,7 @@ class TierOutcome:
     sizing: SizingPlan | DoesNotFit
     manifests: tuple[Manifest, ...]
     change: str | None  # what a new pod template changes, None if the template stays
+    waiting: str | None  # what a newer operator would change, kept back so as not to restart pods
     live: LiveTier
     warnings: tuple[str, ...]
 
@@ -53,6 +64,7 @@ def tier_outcomes(
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         index, spec = specs[tier.name]
+        _check_rendering(tier, f"spec.tiers[{index}]", findings)
         try:
             sizing = size(tier.sizing_input)
         except SizingError as error:
@@ -63,12 +75,19 @@ def tier_outcomes(
         if isinstance(sizing, DoesNotFit):
             outcomes.append(
                 TierOutcome(
-                    index=index, tier=tier, sizing=sizing, manifests=(), change=None, live=live, warnings=doubts
+                    index=index,
+                    tier=tier,
+                    sizing=sizing,
+                    manifests=(),
+                    change=None,
+                    waiting=None,
+                    live=live,
+                    warnings=doubts,
                 )
             )
             continue
         rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec))
-        manifests, change = _settled(rendered.manifests, live)
+        manifests, change, waiting = _settled(rendered.manifests, live)
         outcomes.append(
             TierOutcome(
                 index=index,
@@ -76,6 +95,7 @@ def tier_outcomes(
                 sizing=sizing,
                 manifests=manifests,
                 change=change,
+                waiting=waiting,
                 live=live,
                 warnings=(*doubts, *rendered.warnings),
             )
@@ -83,10 +103,19 @@ def tier_outcomes(
     return tuple(outcomes)
 
 
-def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Manifest, ...], str | None]:
+def _check_rendering(tier: EffectiveTier, path: str, findings: Findings) -> None:
+    """What only the renderer knows cannot be rendered."""
+    for problem in check_pod_overrides(tier.overrides) if tier.overrides else ():
+        findings.error(f"{path}.podOverrides.{problem.path}", problem.message)
+    template = tier.engine.chat_template
+    if template is not None and (message := check_chat_template(template)):
+        findings.error(f"{path}.engine.chatTemplate.inline", message)
+
+
+def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Manifest, ...], str | None, str | None]:
     """The manifests with the live pod template where what the pods run is unchanged."""
     settled: list[Manifest] = []
-    change = None
+    change = waiting = None
     for manifest in manifests:
         if manifest["kind"] != "StatefulSet" or live.stateful_set is None:
             settled.append(manifest)
@@ -94,8 +123,9 @@ def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Man
         kept = settle(live.stateful_set, manifest)
         if revision_of(kept) != revision_of(live.stateful_set):
             change = describe_change(live.stateful_set["spec"]["template"], kept["spec"]["template"])
+        waiting = waiting_change(kept, manifest)
         settled.append(kept)
-    return tuple(settled), change
+    return tuple(settled), change, waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,10 @@ def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutS
         change = previous.get("change")
     updated = 0 if outcome.change is not None else len(outcome.live.current_pods)
     return RolloutStatus(
-        revision=revision, change=change[:_MOST_LONG_TEXT] if change else None, updated_replicas=updated
+        revision=revision,
+        change=change[:_MOST_LONG_TEXT] if change else None,
+        waiting=outcome.waiting[:_MOST_LONG_TEXT] if outcome.waiting else None,
+        updated_replicas=updated,
     )
 
 

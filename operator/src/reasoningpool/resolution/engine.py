@@ -9,11 +9,11 @@ from typing import Final
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec import EngineSpec, PullPolicy
-from reasoningpool.render.extra_arguments import check_extra_arguments
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
 from reasoningpool.sizing.types import KVCacheDType
+from reasoningpool.vllm import check_extra_arguments
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _FP8: Final = frozenset({KVCacheDType.FP8, KVCacheDType.FP8_E5M2})
@@ -58,8 +58,10 @@ def version_of(engine: EngineSpec, image: str) -> EngineVersion | None:
     return parse_version(tag)
 
 
-def resolve_engine(merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings) -> EffectiveEngine:
-    """The engine with every field decided."""
+def resolve_engine(
+    merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings, *, scaling: bool
+) -> EffectiveEngine:
+    """The engine with every field decided; `scaling` engines must go on publishing their metrics."""
     spec = merged.spec
     if spec.image is None and accelerator.is_cpu:
         findings.error(
@@ -74,7 +76,7 @@ def resolve_engine(merged: MergedEngine, accelerator: EffectiveAccelerator, find
             f" {defaults.ENGINE_IMAGE.rpartition(':')[2]} are assumed: set engine.version",
         )
     extra = spec.extra_args or ()
-    for problem in check_extra_arguments(extra, version):
+    for problem in check_extra_arguments(extra, version, scaling=scaling):
         findings.error(f"{merged.path('extra_args')}[{problem.index}]", problem.message)
     if spec.kv_cache_memory is not None and spec.memory_utilization_percent is not None:
         findings.warning(

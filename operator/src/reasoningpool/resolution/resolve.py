@@ -53,7 +53,7 @@ def _tier(
     if accelerator is None or known is None:
         return None
     merged = merge_engine(pool.spec.engine, tier.engine, path)
-    engine = resolve_engine(merged, accelerator, findings)
+    engine = resolve_engine(merged, accelerator, findings, scaling=tier.scaling is not None)
     model = resolve_model(known, tier.workload, engine.version, findings)
     _check_parallelism(known.geometry, accelerator, accelerator_path, findings)
     _check_thinking(tier, known, path, findings)
@@ -104,6 +104,7 @@ def _sizing_input(
         template_overhead_tokens=defaults.TEMPLATE_OVERHEAD_TOKENS,
         speculative_tokens=tier.speculative.tokens if tier.speculative else 0,
         speculative_draft_layers=_draft_layers(tier, known.geometry, findings, path),
+        draft_weight_bytes=_draft_weights(tier, known.geometry),
         max_num_seqs=tier.max_num_seqs,
         max_model_len=tier.max_model_len,
         max_num_batched_tokens=tier.max_num_batched_tokens,
@@ -160,6 +161,23 @@ def _draft_layers(tier: TierSpec, geometry: Geometry, findings: Findings, path: 
     draft = Geometry.from_config(entry.config, entry.checkpoint_quantization)
     per_layer = max(1, geometry.kv_bytes_per_token(2) // geometry.num_layers)
     return -(-draft.kv_bytes_per_token(2) // per_layer)
+
+
+def _draft_weights(tier: TierSpec, geometry: Geometry) -> int:
+    """Weights of the drafting layers in bytes over all devices of a replica.
+
+    An MTP or EAGLE head is about one layer of the target.
+    """
+    speculative = tier.speculative
+    if speculative is None or speculative.method is SpeculativeMethod.NGRAM:
+        return 0
+    if speculative.method is SpeculativeMethod.DRAFT_MODEL:
+        entry = find_model(speculative.model or "")
+        if entry is None:
+            return 0  # a finding already
+        draft = Geometry.from_config(entry.config, entry.checkpoint_quantization)
+        return draft.layer_weight_bytes * draft.num_layers
+    return geometry.layer_weight_bytes
 
 
 def _check_parallelism(geometry: Geometry, accelerator: EffectiveAccelerator, path: str, findings: Findings) -> None:

@@ -20,7 +20,7 @@ from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.observer import SELECTOR
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of
-from reasoningpool.runtime.heartbeat import WATCH_SILENCE_SECONDS, Heartbeats
+from reasoningpool.runtime.heartbeat import Heartbeats
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ class Watcher:
         heartbeats: Heartbeats,
         *,
         namespaces: tuple[str, ...] | None,
+        silence: float,
         on_stop: Callable[[], Awaitable[None]],
     ) -> None:
         self._kube = kube
@@ -96,6 +97,7 @@ class Watcher:
         self._pools = pools
         self._heartbeats = heartbeats
         self._namespaces = namespaces
+        self._silence = silence
         self._on_stop = on_stop
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -105,8 +107,10 @@ class Watcher:
         self._heartbeats.expect(collection_path(*kind, scope) for kind in kinds for scope in scopes)
         await kopf.operator(
             registry=self._registry(),
-            settings=_settings(),
+            settings=_settings(self._silence),
             standalone=True,
+            # Without one Kopf asks who the user is, and a pod's user id has no name.
+            identity="reasoningpool",
             clusterwide=self._namespaces is None,
             namespaces=self._namespaces or (),
             stop_flag=stop,
@@ -154,11 +158,11 @@ class Watcher:
             self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"])
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(silence: float) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
+    settings.watching.inactivity_timeout = silence
     settings.watching.server_timeout = 300  # an int: it goes into the URL as it is
     settings.watching.connect_timeout = 10.0
     settings.watching.chunk_size = _LIST_PAGE

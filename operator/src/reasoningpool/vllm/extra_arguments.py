@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reasoningpool.render.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
-from reasoningpool.render.flag_table import Flag, Match, Takes, look_up
+from reasoningpool.vllm.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up
 
 Version = tuple[int, int, int]
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoningpool.render.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
-from reasoningpool.render.extra_arguments import check_extra_arguments
-from reasoningpool.render.flag_table import Takes, look_up, spellings
+from reasoningpool.vllm.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.vllm.extra_arguments import check_extra_arguments
+from reasoningpool.vllm.flag_table import Takes, look_up, spellings
 
 VERSION = (0, 33, 0)
 

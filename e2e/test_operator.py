@@ -1,0 +1,165 @@
+"""The main job on real parts: a resource becomes vLLM servers that answer, and what breaks is explained."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from demo import chat, stack
+from support.pools import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.core import Cluster
+
+pytestmark = [pytest.mark.node, pytest.mark.engine, pytest.mark.timeout(1200)]
+
+EXAMPLE = yaml.safe_load((stack.ROOT / "examples" / "reasoningpool.yaml").read_text())
+ANSWER_SECONDS = 600
+OBJECTS = "statefulsets,services,poddisruptionbudgets,serviceaccounts,reasoningpools"
+
+Wait = "Callable[..., None]"
+
+
+def apply(cluster: Cluster, namespace: str, pool: dict[str, Any]) -> None:
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(pool))
+
+
+def pool_of(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    return cluster.get("-n", namespace, "reasoningpool", EXAMPLE["metadata"]["name"])
+
+
+def reason(cluster: Cluster, namespace: str) -> str:
+    return str(pool_of(cluster, namespace).get("status", {}).get("reason", ""))
+
+
+def describe(cluster: Cluster, namespace: str) -> str:
+    pods = cluster.kubectl("-n", namespace, "get", "pods", "-o", "wide").stdout
+    return pods + cluster.kubectl("-n", namespace, "describe", "reasoningpools").stdout
+
+
+def ask(cluster: Cluster, namespace: str, tier: str, question: str, **body: Any) -> chat.Reply:
+    with chat.forwarded(cluster, namespace, f"tiny-{tier}") as port:
+        return chat.chat(port, "tiny", question, temperature=0, **body)
+
+
+def test_example_makes_two_servers_that_answer_and_leaves_nothing_behind(
+    operated: Cluster, namespace: str, model: str, wait_until: Wait
+) -> None:
+    apply(operated, namespace, EXAMPLE)
+    wait_until(lambda: reason(operated, namespace) == "Ready", ANSWER_SECONDS, lambda: describe(operated, namespace))
+
+    thought = ask(operated, namespace, "reasoning", "What is two plus two?", max_tokens=200)
+    assert thought.thinking.strip()
+    assert thought.answer.strip()
+    plain = ask(operated, namespace, "chat", "What is the capital of France?", max_tokens=200)
+    assert not plain.thinking.strip(), "a Chat tier has thinking switched off"
+    assert plain.answer.strip()
+
+    shown = operated.kubectl("-n", namespace, "get", "rp").stdout
+    assert "2/2" in shown
+    assert "Ready" in shown
+
+    _applying_again_writes_nothing(operated, namespace)
+    _deletion_lets_a_running_request_finish(operated, namespace, wait_until)
+
+
+def _versions(cluster: Cluster, namespace: str) -> dict[str, str]:
+    items = cluster.get("-n", namespace, OBJECTS)["items"]
+    return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in items}
+
+
+def _applying_again_writes_nothing(cluster: Cluster, namespace: str) -> None:
+    before = _versions(cluster, namespace)
+    for _ in range(10):
+        apply(cluster, namespace, EXAMPLE)
+    assert _versions(cluster, namespace) == before
+    pool = pool_of(cluster, namespace)
+    assert pool["metadata"].get("finalizers", []) == []
+    assert set(pool["metadata"].get("annotations", {})) == {"kubectl.kubernetes.io/last-applied-configuration"}
+    difference = cluster.kubectl("-n", namespace, "diff", "-f", "-", input=json.dumps(EXAMPLE), check=False)
+    assert (difference.returncode, difference.stdout) == (0, "")
+
+
+def _deletion_lets_a_running_request_finish(cluster: Cluster, namespace: str, wait_until: Wait) -> None:
+    replies: list[chat.Reply] = []
+    started = threading.Event()
+    # Through the pod and not the Service: a terminating pod is no endpoint any more.
+    with chat.forwarded(cluster, namespace, "tiny-reasoning") as port:
+
+        def run() -> None:
+            words = {"max_tokens": 900, "min_tokens": 900, "ignore_eos": True, "thinking_token_budget": 500}
+            replies.append(chat.chat(port, "tiny", "Tell a story.", lambda *_: started.set(), **words))
+
+        request = threading.Thread(target=run)
+        request.start()
+        assert started.wait(60)
+        cluster.kubectl("-n", namespace, "delete", "reasoningpool", "tiny", "--wait=false")
+        request.join(300)
+    assert replies, "the request was cut"
+    assert replies[0].finish_reason == "length"
+    assert replies[0].usage["completion_tokens"] == 900
+    wait_until(
+        lambda: not [k for k in _versions(cluster, namespace) if not k.endswith("/default")],
+        300,
+        lambda: str(_versions(cluster, namespace)),
+    )
+    wait_until(lambda: not cluster.get("-n", namespace, "pods")["items"], 300)
+    assert cluster.get("-n", namespace, "pvc", "tiny-model")["metadata"]["name"] == "tiny-model"
+
+
+ONE_TIER = changed(EXAMPLE, "spec.tiers", EXAMPLE["spec"]["tiers"][:1])
+HALF_LAYERS = EXAMPLE["spec"]["model"]["configJSON"].replace('"num_hidden_layers": 4', '"num_hidden_layers": 1')
+
+BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "image does not exist": (
+        changed(ONE_TIER, "spec.engine.image", "reasoningpool.local/none:0.32.0"), "ImagePullFailed", "engine.image",
+    ),
+    "model does not exist": (
+        changed(ONE_TIER, "spec.model.source", {"persistentVolumeClaim": {"claimName": "tiny-model", "path": "nowhere"}}),
+        "ModelNotFound",
+        "model.source",
+    ),
+    "pool too small for the real model": (
+        changed(
+            changed(changed(ONE_TIER, "spec.model.configJSON", HALF_LAYERS), "spec.engine.kvCacheMemory", "1Mi"),
+            "spec.tiers.0.maxNumSeqs",
+            1,
+        ),
+        "KVCacheTooSmall",
+        "kvCacheMemory",
+    ),
+    "unknown parser": (changed(ONE_TIER, "spec.model.parsers", {"reasoning": "typo"}), "BadArgument", "parsers"),
+    "secret missing": (
+        changed(ONE_TIER, "spec.engine.apiKeySecretRef", {"name": "nokey", "key": "key"}), "ConfigMissing", "nokey",
+    ),
+    "too few GPUs": (
+        changed(
+            changed(ONE_TIER, "spec.accelerator", {"custom": {"memory": "80Gi", "computeCapability": "9.0"}, "perReplica": 4}),
+            "spec.tiers.0.replicas",
+            3,
+        ),
+        "WaitingForGPU",
+        "nvidia.com/gpu",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_engine_is_explained_by_get_and_describe_alone(
+    operated: Cluster, namespace: str, model: str, wait_until: Wait, case: str
+) -> None:
+    body, expected, advice = BROKEN[case]
+    apply(operated, namespace, body)
+    wait_until(lambda: reason(operated, namespace) == expected, 300, lambda: describe(operated, namespace))
+    assert expected in operated.kubectl("-n", namespace, "get", "rp").stdout
+    described = operated.kubectl("-n", namespace, "describe", "rp").stdout
+    assert advice in described
+    events = described.partition("\nEvents:")[2]
+    assert expected in events
+    operated.kubectl("-n", namespace, "delete", "rp", "tiny")
