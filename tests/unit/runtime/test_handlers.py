@@ -32,7 +32,7 @@ def store():
 
 @pytest.fixture
 def watcher(pools, store):
-    return Watcher(None, store, pools, None, namespaces=None, on_stop=None)
+    return Watcher(None, store, pools, None, namespaces=None, silence=70.0, on_stop=None)
 
 
 def test_pools_are_seen_whatever_the_event_and_gone_when_deleted(watcher, pools):
@@ -53,13 +53,13 @@ def test_children_and_pods_go_into_the_store_and_out_of_it(watcher, store):
 
 
 def test_k17_kopf_posts_no_events_and_scans_nothing():
-    settings = _settings()
+    settings = _settings(70.0)
     assert not settings.posting.enabled
     assert settings.scanning.disabled
 
 
 def test_k04_k14_every_watch_has_a_server_and_a_client_timeout():
-    settings = _settings()
+    settings = _settings(70.0)
     assert isinstance(settings.watching.server_timeout, int)  # a float makes the API server answer 400
     assert settings.watching.server_timeout <= 600
     assert settings.watching.inactivity_timeout < 75
@@ -67,7 +67,7 @@ def test_k04_k14_every_watch_has_a_server_and_a_client_timeout():
 
 
 def test_only_our_own_children_are_watched():
-    selectors = _settings().watching.label_selectors
+    selectors = _settings(70.0).watching.label_selectors
     assert len(selectors) == len(WATCHED_KINDS)
     assert set(selectors.values()) == {"app.kubernetes.io/managed-by=reasoningpool"}
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from reasoningpool.runtime.heartbeat import DEAD_AFTER_SECONDS, Heartbeats, _NotingReader
+from reasoningpool.runtime.heartbeat import Heartbeats, _NotingReader
+
+DEAD_AFTER_SECONDS = 150.0
 
 
 @pytest.fixture
@@ -12,7 +14,7 @@ def now():
 
 @pytest.fixture
 def heartbeats(now):
-    return Heartbeats(lambda: now[0])
+    return Heartbeats(70.0, lambda: now[0])
 
 
 def test_k04_a_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):

@@ -43,8 +43,17 @@ class Drift:
 class Observer:
     """Lists for one namespace, several, or (None) the whole cluster."""
 
-    def __init__(self, kube: Kube, store: Store, pools: Pools, namespaces: tuple[str, ...] | None) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        pools: Pools,
+        namespaces: tuple[str, ...] | None,
+        *,
+        lag: float = _LAG_SECONDS,
+    ) -> None:
         self._kube = kube
+        self._lag = lag
         self._store = store
         self._pools = pools
         self._scopes: tuple[str | None, ...] = namespaces if namespaces is not None else (None,)
@@ -119,7 +128,7 @@ class Observer:
                     self._store.remove(pool, key, record.uid)
             behind = [item for item in listed if self._is_behind(item)]
             if behind:
-                await asyncio.sleep(_LAG_SECONDS)
+                await asyncio.sleep(self._lag)
                 await self._catch_up([item for item in behind if self._is_behind(item)], drift)
 
     def _is_behind(self, item: Manifest) -> bool:

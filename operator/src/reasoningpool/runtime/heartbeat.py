@@ -9,16 +9,16 @@ from typing import Any, Final
 import aiohttp
 from typing_extensions import override
 
-# The API server sends a bookmark a minute; a watcher that heard nothing for 70 s opens its stream anew. Twice
-# that, and neither the old stream nor a new one came to anything.
-WATCH_SILENCE_SECONDS: Final = 70.0
-DEAD_AFTER_SECONDS: Final = 2 * WATCH_SILENCE_SECONDS + 10.0
+# A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
+_GRACE_SECONDS: Final = 10.0
+_EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
 class Heartbeats:
     """Last signs of life by URL path."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, silence: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.dead_after = 2 * silence + _GRACE_SECONDS
         self._clock = clock
         self._last: dict[str, float] = {}
 
@@ -33,10 +33,10 @@ class Heartbeats:
         if path in self._last:
             self._last[path] = self._clock()
 
-    def dead(self, after: float = DEAD_AFTER_SECONDS) -> list[str]:
+    def dead(self) -> list[str]:
         """Paths not heard of for too long, with the seconds since."""
         now = self._clock()
-        return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > after]
+        return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
 
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """A response type for the watcher's HTTP session that notes what comes in."""
@@ -46,11 +46,15 @@ class Heartbeats:
             @override
             async def start(self, connection: Any) -> aiohttp.ClientResponse:
                 await super().start(connection)
+                path, is_watch = self.url.path, "watch" in self.url.query
                 if self.status < 300:
-                    path = self.url.path
                     note(path)
-                    if "watch" in self.url.query:
+                    if is_watch:
                         self.content = _NotingReader(self.content, lambda: note(path))  # type: ignore[assignment]
+                elif self.status == 410 and is_watch:
+                    # kopf lists anew when this is said inside the stream, and ends when it is said before it.
+                    self.status = 200
+                    self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
                 return self
 
         return NotingResponse
@@ -70,3 +74,16 @@ class _NotingReader:
         async for chunk in self._reader.iter_chunked(size):
             self._note()
             yield chunk
+
+
+class _SaidReader(_NotingReader):
+    """A stream that says one thing in place of what the server said."""
+
+    def __init__(self, reader: aiohttp.StreamReader, said: bytes) -> None:
+        super().__init__(reader, lambda: None)
+        self._said = said
+
+    @override
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        await self._reader.read()
+        yield self._said

@@ -50,7 +50,7 @@ class Operator:
         self._planner = planner
         self._plan_failure = plan_failure
         self._stop = asyncio.Event()
-        self._heartbeats = Heartbeats()
+        self._heartbeats = Heartbeats(settings.watch_silence_seconds)
         self._lease: Lease | None = None
         self._store: Store | None = None
         self._pools: Pools | None = None
@@ -107,7 +107,15 @@ class Operator:
         pools = self._pools = Pools(tools)
         observer = self._observer = Observer(kube, store, pools, settings.namespaces)
         self._store = store
-        watcher = Watcher(kube, store, pools, self._heartbeats, namespaces=settings.namespaces, on_stop=self._shut_down)
+        watcher = Watcher(
+            kube,
+            store,
+            pools,
+            self._heartbeats,
+            namespaces=settings.namespaces,
+            silence=settings.watch_silence_seconds,
+            on_stop=self._shut_down,
+        )
         keeper = asyncio.create_task(self._keep_leading(), name="lease")
         comparer: asyncio.Task[None] | None = None
         try:

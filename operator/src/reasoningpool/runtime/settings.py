@@ -48,6 +48,11 @@ class Settings:
     """How often a pool at rest is looked at again."""
     compare_seconds: float = 420.0
     """How often everything is compared with a list, in case a watch missed something."""
+    watch_silence_seconds: float = 70.0
+    """A watch that says nothing for so long is opened anew; twice that without a word, and /healthz fails.
+
+    API servers send a bookmark a minute, and keep what was missed for 75 seconds at the least.
+    """
     concurrency: int = 16
     """API requests under way at once."""
     allowed_service_accounts: tuple[str, ...] = ()
@@ -67,7 +72,7 @@ class Settings:
         if self.log_level not in _LEVELS:
             message = f"log level {self.log_level!r}: write one of {', '.join(_LEVELS)}"
             raise BadSettings(message)
-        for name in ("resync_seconds", "compare_seconds", "concurrency"):
+        for name in ("resync_seconds", "compare_seconds", "watch_silence_seconds", "concurrency"):
             if getattr(self, name) <= 0:
                 message = f"{name} is {getattr(self, name)}: it must be above 0"
                 raise BadSettings(message)

@@ -1,0 +1,299 @@
+"""The operator against a real API server: its parts in this process, or the whole of it as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.apiserver import ApiServer
+
+from reasoningpool.adapters.kube import Kube
+from reasoningpool.adapters.login import connect
+from reasoningpool.api import names
+from reasoningpool.planning.types import Apply, Manifest, ObjectKey, Plan
+from reasoningpool.reconcile.executor import Executor, Report
+from reasoningpool.reconcile.memory import PoolMemory
+from reasoningpool.reconcile.observer import Observer
+from reasoningpool.reconcile.store import PoolName, Store
+
+PATHS = {
+    "ReasoningPool": "/apis/reasoningpool.io/v1alpha1/namespaces/{}/reasoningpools",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Event": "/api/v1/namespaces/{}/events",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+}
+CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
+
+
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+    """What the condition answers as soon as it is true; fails when it is not in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds:g} s: {what}")
+
+
+class Cluster:
+    """A namespace of the test cluster, seen through a raw connection."""
+
+    def __init__(self, api: ApiServer, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+
+    def path(self, kind: str, name: str = "") -> str:
+        base = PATHS[kind].format(self.namespace)
+        return f"{base}/{name}" if name else base
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        answer = self.api.request("GET", self.path(kind, name))
+        return answer.body if answer.ok else None
+
+    def list(self, kind: str) -> list[Manifest]:
+        answer = self.api.request("GET", self.path(kind))
+        assert answer.ok, answer.message
+        return answer.body["items"]
+
+    def create_pool(self, pool: Manifest) -> Manifest:
+        answer = self.api.try_create(self.namespace, pool, dry_run=False)
+        assert answer.ok, answer.message
+        return answer.body
+
+    def patch(self, kind: str, name: str, patch: Manifest, manager: str = "somebody") -> Manifest:
+        content = "application/merge-patch+json"
+        answer = self.api.request("PATCH", self.path(kind, name), patch, content_type=content, fieldManager=manager)
+        assert answer.ok, answer.message
+        return answer.body
+
+    def delete(self, kind: str, name: str, propagation: str = "Background") -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        assert self.api.request("DELETE", self.path(kind, name), body).ok
+
+    def versions(self, *kinds: str) -> dict[str, str]:
+        """resourceVersion of each object of these kinds."""
+        return {
+            f"{kind}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
+            for kind in kinds or ("ReasoningPool", *CHILDREN, "Event")
+            for item in self.list(kind)
+        }
+
+    def pods(self) -> dict[str, str]:
+        """uid of each pod that is not leaving."""
+        return {
+            item["metadata"]["name"]: item["metadata"]["uid"]
+            for item in self.list("Pod")
+            if "deletionTimestamp" not in item["metadata"]
+        }
+
+    def replicas(self, name: str) -> int | None:
+        found = self.get("StatefulSet", name)
+        return None if found is None else found["spec"]["replicas"]
+
+
+def owners_of_replicas(stateful_set: Manifest) -> set[str]:
+    """The managers that own spec.replicas."""
+    return {
+        entry["manager"]
+        for entry in stateful_set["metadata"]["managedFields"]
+        if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+    }
+
+
+def owned_spec(stateful_set: Manifest, manager: str) -> set[str]:
+    """The fields of spec that a manager owns."""
+    return {
+        path
+        for entry in stateful_set["metadata"]["managedFields"]
+        if entry["manager"] == manager and not entry.get("subresource")
+        for path in entry["fieldsV1"].get("f:spec", {})
+    }
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Parts:
+    """Store and executor on a real API server, with a pool of no kind as the owner of what is applied."""
+
+    kube: Kube
+    cluster: Cluster
+    store: Store
+    executor: Executor
+    pool: Manifest
+    memory: PoolMemory = field(default_factory=PoolMemory)
+
+    @property
+    def name(self) -> PoolName:
+        return PoolName(self.cluster.namespace, self.pool["metadata"]["name"])
+
+    async def look(self) -> None:
+        """What the watches would have brought by now."""
+        await Observer(self.kube, self.store, _NoPools(), (self.cluster.namespace,), lag=0.0).compare()
+
+    async def carry_out(self, *applies: Apply, **plan: Any) -> Report:
+        return await self.executor.carry_out(self.name, Plan(applies=applies, **plan), self.memory)
+
+    def restarted(self) -> None:
+        """Forget everything, as a new process would."""
+        self.memory = PoolMemory()
+        self.store = Store()
+        self.executor = Executor(self.kube, self.store)
+
+    def meta(self, name: str, **more: Any) -> Manifest:
+        owner = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": self.pool["metadata"]["name"],
+            "uid": self.pool["metadata"]["uid"],
+            "controller": True,
+        }
+        labels = names.pool_selector(self.name.name)
+        return {
+            "name": name,
+            "namespace": self.name.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+            **more,
+        }
+
+    def stateful_set(self, name: str = "p-a", *, service: str = "p-a-pods", image: str = "engine:1") -> Manifest:
+        selector = names.tier_selector(self.name.name, "a")
+        labels = names.pool_selector(self.name.name) | selector
+        container = {"name": "engine", "image": image}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": self.meta(name),
+            "spec": {
+                "podManagementPolicy": "Parallel",
+                "serviceName": service,
+                "selector": {"matchLabels": selector},
+                "template": template,
+            },
+        }
+
+    def service(self, name: str = "p-a", port: int = 8000) -> Manifest:
+        spec = {"selector": names.tier_selector(self.name.name, "a"), "ports": [{"name": "http", "port": port}]}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": self.meta(name), "spec": spec}
+
+    async def pods(self, count: int) -> dict[str, str]:
+        """The pods once the StatefulSet controller has made so many; then the store knows them too."""
+        found = await asyncio.to_thread(
+            eventually, lambda: (pods := self.cluster.pods()) and len(pods) == count and pods, f"{count} pods"
+        )
+        await self.look()
+        return found
+
+
+class _NoPools:
+    def names(self) -> Iterator[Any]:
+        return iter(())
+
+    def seen(self, pool: Manifest) -> None:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def parts(kubeconfig: Path, api: ApiServer, namespace: str) -> AsyncIterator[Parts]:
+    client, relogin = await connect(kubeconfig=str(kubeconfig))
+    kube = Kube(client, relogin)
+    try:
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "p", "namespace": namespace}}
+        pool = await kube.create(owner, manager="test")
+        store = Store()
+        yield Parts(kube, Cluster(api, namespace), store, Executor(kube, store), pool)
+    finally:
+        await kube.close()
+
+
+# -- the whole -----------------------------------------------------------------------------------------------------
+
+
+class OperatorProcess:
+    """`reasoningpool run` on one namespace, with its Lease in the same one."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str, **env: str) -> None:
+        self.log = log
+        command = [sys.executable, "-m", "reasoningpool.cli", "run", "--kubeconfig", str(kubeconfig)]
+        command += ["--namespace", namespace, "--lease-namespace", namespace, "--health-port", "0", *flags]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("REASONINGPOOL_")}
+        with log.open("a") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment | env)
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The log, one dict a line."""
+        return [json.loads(line) for line in self.text().splitlines() if line.startswith("{")]
+
+    def health(self, path: str) -> tuple[int, str]:
+        """Status and text of a health endpoint; 0 while nobody listens."""
+        found = re.findall(r"health endpoints at [^:]+:(\d+)", self.text())
+        if not found:
+            return 0, ""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(f"http://127.0.0.1:{found[-1]}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait_leading(self, seconds: float = 40.0) -> OperatorProcess:
+        eventually(lambda: self._alive() and self.health("/readyz")[1].startswith("leading"), "leading", seconds)
+        return self
+
+    def wait_standby(self, seconds: float = 40.0) -> OperatorProcess:
+        eventually(lambda: self._alive() and self.health("/readyz")[1].startswith("standby"), "standing by", seconds)
+        return self
+
+    def _alive(self) -> bool:
+        assert self.process.poll() is None, self.text()[-3000:]
+        return True
+
+    def stop(self) -> float:
+        """SIGTERM; seconds until it was gone."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=20) == 0, self.text()[-3000:]
+        return time.monotonic() - started
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=20)
+
+
+@contextlib.contextmanager
+def running(*args: Any, **kwargs: Any) -> Iterator[OperatorProcess]:
+    operator = OperatorProcess(*args, **kwargs)
+    try:
+        yield operator
+    finally:
+        if operator.process.poll() is None:
+            operator.kill()
+
+
+def key(manifest: Manifest) -> ObjectKey:
+    return ObjectKey.of(manifest)

@@ -1,0 +1,441 @@
+"""What the executor leaves behind on a real API server: who owns which field, and which pods live on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from controlplane.operator_support import Parts, eventually, owned_spec, owners_of_replicas, parts
+
+from reasoningpool.adapters.errors import NotFound, Permanent
+from reasoningpool.adapters.kube import Kube
+from reasoningpool.adapters.login import connect
+from reasoningpool.api import names
+from reasoningpool.planning.types import Apply, ObjectKey, Prune
+from reasoningpool.reconcile.executor import Executor, NotLeading
+
+SCALE, MAIN = names.SCALE_FIELD_MANAGER, names.FIELD_MANAGER
+
+
+@pytest.fixture
+async def world(crd_cluster, apiserver):
+    namespace = crd_cluster.new_namespace("executor")
+    async with parts(crd_cluster.kubeconfig, apiserver, namespace) as made:
+        yield made
+
+
+def engines(world: Parts, replicas: int | None = None, **changes) -> Apply:
+    return Apply(manifest=world.stateful_set(**changes), replicas=replicas, orphan_on_immutable=True)
+
+
+def live(world: Parts, name="p-a"):
+    return world.cluster.get("StatefulSet", name)
+
+
+async def settled(world: Parts, *applies: Apply):
+    """Carry out, and look at what the controllers made of it."""
+    report = await world.carry_out(*applies)
+    assert (report.failures, report.transient) == ((), [])
+    await world.look()
+
+
+# -- who owns what -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+async def test_a_new_set_has_its_number_from_the_first_moment_and_the_scale_manager_owns_it_alone(world, number):
+    await settled(world, engines(world, number))
+    made = live(world)
+    assert made["spec"]["replicas"] == number
+    assert made["metadata"]["generation"] == 1 or number == 1
+    assert owners_of_replicas(made) == {SCALE}
+    assert owned_spec(made, SCALE) == {"f:replicas"}
+    assert owned_spec(made, MAIN) >= {"f:template", "f:selector", "f:serviceName", "f:podManagementPolicy"}
+
+
+async def test_without_a_number_nobody_owns_it_and_another_autoscaler_may_set_it(world):
+    await settled(world, engines(world))
+    assert live(world)["spec"]["replicas"] == 1
+    assert owners_of_replicas(live(world)) == set()
+    world.cluster.patch("StatefulSet", "p-a", {"spec": {"replicas": 4}}, manager="autoscaler")
+    await world.look()
+    await settled(world, engines(world, image="engine:2"))
+    assert live(world)["spec"]["replicas"] == 4
+    assert owners_of_replicas(live(world)) == {"autoscaler"}
+
+
+async def test_a_number_that_is_given_up_stays_as_it_is(world):
+    await settled(world, engines(world, 3))
+    await settled(world, engines(world))
+    await settled(world, engines(world, image="engine:2"))
+    assert live(world)["spec"]["replicas"] == 3
+    world.cluster.patch("StatefulSet", "p-a", {"spec": {"replicas": 2}}, manager="autoscaler")
+    await world.look()
+    await settled(world, engines(world, image="engine:3"))
+    assert live(world)["spec"]["replicas"] == 2
+
+
+async def test_scaling_touches_nothing_else(world):
+    await settled(world, engines(world, 2))
+    before = live(world)
+    await settled(world, engines(world, 4))
+    after = live(world)
+    assert after["spec"] == before["spec"] | {"replicas": 4}
+    assert owners_of_replicas(after) == {SCALE}
+
+
+async def test_a_number_that_somebody_else_set_is_taken_back(world):
+    await settled(world, engines(world, 2))
+    world.cluster.patch("StatefulSet", "p-a", {"spec": {"replicas": 7}}, manager="kubectl")
+    await world.look()
+    await settled(world, engines(world, 2))
+    assert live(world)["spec"]["replicas"] == 2
+    assert owners_of_replicas(live(world)) == {SCALE}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_dying_within_the_creation_leads_to_the_same_end(world, steps, monkeypatch):
+    real, sent = world.kube.apply, []
+
+    async def dying(manifest, **kwargs):
+        if len(sent) == steps:
+            raise asyncio.CancelledError
+        sent.append(manifest)
+        return await real(manifest, **kwargs)
+
+    monkeypatch.setattr(world.kube, "apply", dying)
+    with pytest.raises(asyncio.CancelledError):
+        await world.carry_out(engines(world, 3))
+    monkeypatch.undo()
+    assert live(world)["spec"]["replicas"] == 3
+    world.restarted()
+    await world.look()
+    await settled(world, engines(world, 3))
+    assert owners_of_replicas(live(world)) == {SCALE}
+    assert owned_spec(live(world), SCALE) == {"f:replicas"}
+    assert live(world)["metadata"]["generation"] == 1
+
+
+# -- nothing to do, nothing sent -----------------------------------------------------------------------------------
+
+
+async def test_what_is_settled_asks_for_nothing(world):
+    wanted = (engines(world, 2), Apply(manifest=world.service()))
+    await settled(world, *wanted)
+    await world.pods(2)
+    before = sum(world.kube.requests.values())
+    for _ in range(10):
+        await world.carry_out(*wanted)
+    assert sum(world.kube.requests.values()) == before
+
+
+async def test_a_status_write_of_a_controller_is_no_reason_to_apply(world):
+    await settled(world, engines(world, 2))
+    await world.pods(2)
+    status = {"status": {"replicas": 2, "readyReplicas": 1}}
+    path = world.cluster.path("StatefulSet", "p-a") + "/status"
+    content = "application/merge-patch+json"
+    assert world.cluster.api.request("PATCH", path, status, content_type=content).ok
+    await world.look()
+    before = world.kube.requests["apply", "StatefulSet"]
+    await world.carry_out(engines(world, 2))
+    assert world.kube.requests["apply", "StatefulSet"] == before
+
+
+async def test_a_new_process_applies_once_and_writes_nothing(world):
+    wanted = (engines(world, 2), Apply(manifest=world.service()))
+    await settled(world, *wanted)
+    await world.pods(2)
+    eventually(lambda: live(world).get("status", {}).get("observedGeneration") == 1, "the controller to settle")
+    before = world.cluster.versions("StatefulSet", "Service")
+    world.restarted()
+    await world.look()
+    await settled(world, *wanted)
+    assert world.cluster.versions("StatefulSet", "Service") == before
+
+
+async def test_somebodys_edit_is_taken_back(world):
+    await settled(world, Apply(manifest=world.service(port=8000)))
+    world.cluster.patch("Service", "p-a", {"metadata": {"labels": {names.LABEL_POOL: "p", "theirs": "kept"}}})
+    path, content = world.cluster.path("Service", "p-a"), "application/strategic-merge-patch+json"
+    edit = {"spec": {"selector": {names.LABEL_TIER: "b"}}}
+    assert world.cluster.api.request("PATCH", path, edit, content_type=content).ok
+    await world.look()
+    await settled(world, Apply(manifest=world.service(port=8000)))
+    after = world.cluster.get("Service", "p-a")
+    assert after["spec"]["selector"][names.LABEL_TIER] == "a"
+    assert after["metadata"]["labels"]["theirs"] == "kept"
+
+
+async def test_a_deleted_child_is_made_again(world):
+    await settled(world, Apply(manifest=world.service()))
+    world.cluster.delete("Service", "p-a")
+    await world.look()
+    await settled(world, Apply(manifest=world.service()))
+    assert world.cluster.get("Service", "p-a")
+
+
+# -- immutable fields ----------------------------------------------------------------------------------------------
+
+
+async def test_an_immutable_field_changes_under_pods_that_live_on(world):
+    await settled(world, engines(world, 3))
+    before, old = await world.pods(3), live(world)
+    await settled(world, engines(world, 3, service="another"))
+    new = live(world)
+    assert new["spec"]["serviceName"] == "another"
+    assert new["spec"]["replicas"] == 3
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert owners_of_replicas(new) == {SCALE}
+    await adopted(world, 3)
+    assert world.cluster.pods() == before
+
+
+async def adopted(world: Parts, count: int):
+    """Wait until the StatefulSet that is there controls so many pods and has counted them."""
+    uid = live(world)["metadata"]["uid"]
+
+    def done():
+        owners = [
+            owner["uid"]
+            for item in world.cluster.list("Pod")
+            for owner in item["metadata"].get("ownerReferences", ())
+            if owner.get("controller")
+        ]
+        return owners == [uid] * count and live(world).get("status", {}).get("replicas") == count
+
+    await asyncio.to_thread(eventually, done, f"{count} pods of the new set")
+
+
+async def test_a_number_that_another_autoscaler_set_survives_the_replacement(world):
+    await settled(world, engines(world))
+    world.cluster.patch("StatefulSet", "p-a", {"spec": {"replicas": 3}}, manager="autoscaler")
+    before = await world.pods(3)
+    await settled(world, engines(world, service="another"))
+    assert live(world)["spec"]["replicas"] == 3
+    await adopted(world, 3)
+    assert world.cluster.pods() == before
+
+
+@pytest.mark.parametrize("number", [None, 1, 3])
+async def test_dying_between_deletion_and_creation_costs_no_pod(world, number):
+    await settled(world, engines(world, 3))
+    before = await world.pods(3)
+    world.cluster.delete("StatefulSet", "p-a", propagation="Orphan")
+    eventually(lambda: live(world) is None, "the set to be gone")
+    world.restarted()
+    await world.look()
+    await world.carry_out(engines(world, number, service="another"))
+    assert live(world)["spec"]["replicas"] == 3
+    await adopted(world, 3)
+    assert world.cluster.pods() == before
+
+
+async def test_a_set_that_is_still_being_deleted_is_waited_for_and_then_made_anew(world, crd_cluster):
+    await settled(world, engines(world, 2))
+    before = await world.pods(2)
+    crd_cluster.kill("kube-controller-manager")
+    try:
+        impatient = Executor(world.kube, world.store, gone_timeout=0.5)
+        world.executor = impatient
+        report = await world.carry_out(engines(world, 2, service="another"))
+        assert "is still being deleted" in report.transient[0].message
+    finally:
+        crd_cluster.start("kube-controller-manager")
+    eventually(lambda: live(world) is None, "the garbage collector to finish", 90)
+    world.restarted()
+    await world.look()
+    await settled(world, engines(world, 2, service="another"))
+    await adopted(world, 2)
+    assert world.cluster.pods() == before
+
+
+async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_and_scaling_goes_on(world):
+    await settled(world, engines(world, 1))
+    stubborn = Apply(manifest=world.stateful_set(service="another"), replicas=2)
+    report = await world.carry_out(stubborn)
+    (failure,) = report.failures
+    assert failure.key.name == "p-a"
+    assert failure.message == "spec.serviceName: field is immutable"
+    assert live(world)["spec"]["replicas"] == 2
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world):
+    bad = world.service("p-bad")
+    bad["spec"]["ports"][0]["port"] = 99999
+    wanted = (Apply(manifest=bad), Apply(manifest=world.service()), engines(world, 1))
+    report = await world.carry_out(*wanted)
+    assert [failure.key.name for failure in report.failures] == ["p-bad"]
+    assert "spec.ports[0].port" in report.failures[0].message
+    assert live(world)
+    assert world.cluster.get("Service", "p-a")
+    await world.look()
+    sent = world.kube.requests["apply", "Service"]
+    assert (await world.carry_out(*wanted)).failures == report.failures
+    assert world.kube.requests["apply", "Service"] == sent
+
+
+async def test_k18_a_changed_wish_is_tried_at_once_and_clears_the_refusal(world):
+    bad = world.service()
+    bad["spec"]["ports"][0]["port"] = 99999
+    assert (await world.carry_out(Apply(manifest=bad))).failures
+    assert (await world.carry_out(Apply(manifest=world.service()))).failures == ()
+
+
+async def test_k18_a_field_the_server_does_not_know_is_permanent_although_it_says_500(world):
+    strange = world.service()
+    strange["spec"]["bogus"] = True
+    (failure,) = (await world.carry_out(Apply(manifest=strange))).failures
+    assert "bogus" in failure.message
+
+
+async def test_a_kind_that_is_not_installed_is_said_so(world):
+    monitor = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": world.meta("p"),
+        "spec": {},
+    }
+    (failure,) = (await world.carry_out(Apply(manifest=monitor))).failures
+    assert failure.message == "the cluster does not serve PodMonitor (monitoring.coreos.com/v1)"
+
+
+async def test_an_object_of_somebody_else_is_not_taken_over(world):
+    theirs = world.service()
+    theirs["metadata"] |= {"labels": {"app": "theirs"}, "ownerReferences": []}
+    theirs["spec"] = {"selector": {"app": "theirs"}, "ports": [{"name": "http", "port": 8000, "targetPort": 1}]}
+    await world.kube.create(theirs, manager="them")
+    before = world.cluster.get("Service", "p-a")
+    ours = world.service()
+    ours["spec"]["ports"][0]["targetPort"] = 8000
+    (failure,) = (await world.carry_out(Apply(manifest=ours))).failures
+    assert "does not belong to this pool" in failure.message
+    assert world.cluster.get("Service", "p-a") == before
+
+
+async def test_our_own_object_is_taken_back_even_without_its_labels(world):
+    await settled(world, Apply(manifest=world.service()))
+    world.cluster.patch("Service", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}})
+    edit = [{"op": "replace", "path": "/spec/ports/0/name", "value": "other"}]
+    path, content = world.cluster.path("Service", "p-a"), "application/json-patch+json"
+    assert world.cluster.api.request("PATCH", path, edit, content_type=content).ok
+    world.restarted()
+    await world.look()
+    assert (await world.carry_out(Apply(manifest=world.service()))).failures == ()
+    after = world.cluster.get("Service", "p-a")
+    assert after["metadata"]["labels"][names.LABEL_POOL] == "p"
+
+
+async def test_a_missing_permission_names_verb_and_resource(world, crd_cluster):
+    namespace = world.cluster.namespace
+    token = crd_cluster.kubectl("create", "token", "default", "-n", namespace).stdout.strip()
+    world.kube._api.configuration.api_key["BearerToken"] = f"Bearer {token}"
+    (failure,) = (await world.carry_out(Apply(manifest=world.service()))).failures
+    assert 'cannot patch resource "services"' in failure.message
+    assert f'in the namespace "{namespace}"' in failure.message
+    assert "rbac.yaml" in failure.message
+
+
+# -- deletions -----------------------------------------------------------------------------------------------------
+
+
+async def test_prunes_delete_what_was_seen_and_nothing_else(world):
+    await settled(world, Apply(manifest=world.service()), Apply(manifest=world.service("p-b")))
+    seen = {item["metadata"]["name"]: item["metadata"]["uid"] for item in world.cluster.list("Service")}
+    prune = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-b"), uid=seen["p-b"])
+    other = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid="00000000-0000-0000-0000-0")
+    report = await world.carry_out(prunes=(prune, other))
+    assert (report.failures, report.transient) == ((), [])
+    assert world.cluster.get("Service", "p-b") is None
+    assert world.cluster.get("Service", "p-a")["metadata"]["uid"] == seen["p-a"]
+
+
+async def test_k01_what_is_gone_already_is_pruned_without_complaint(world):
+    await settled(world, Apply(manifest=world.service()))
+    uid = world.cluster.get("Service", "p-a")["metadata"]["uid"]
+    prune = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid=uid)
+    for _ in range(2):
+        report = await world.carry_out(prunes=(prune,))
+        assert (report.failures, report.transient) == ((), [])
+
+
+async def test_pod_deletions_spare_a_pod_of_the_same_name(world):
+    await settled(world, engines(world, 1))
+    before = await world.pods(1)
+    stale = Prune(key=ObjectKey("v1", "Pod", world.cluster.namespace, "p-a-0"), uid="00000000-0000-0000-0000-0")
+    await world.carry_out(engines(world, 1), pod_deletions=(stale,))
+    assert world.cluster.pods() == before
+    right = Prune(key=stale.key, uid=before["p-a-0"])
+    await world.carry_out(engines(world, 1), pod_deletions=(right,))
+    eventually(lambda: world.cluster.pods().get("p-a-0") not in {None, before["p-a-0"]}, "another pod")
+
+
+# -- leadership and credentials ------------------------------------------------------------------------------------
+
+
+async def test_k07_without_leadership_not_one_write_is_sent(world):
+    world.executor = Executor(world.kube, world.store, may_write=lambda: False)
+    with pytest.raises(NotLeading):
+        await world.carry_out(engines(world, 1))
+    assert live(world) is None
+
+
+async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
+    answers = iter([True, False])
+    world.executor = Executor(world.kube, world.store, may_write=lambda: next(answers, False))
+    with pytest.raises(NotLeading):
+        await world.carry_out(Apply(manifest=world.service("p-1")), Apply(manifest=world.service("p-2")))
+    assert [item["metadata"]["name"] for item in world.cluster.list("Service")] == ["p-1"]
+
+
+async def test_k13_a_token_that_the_server_refuses_is_read_again_and_the_request_repeated(
+    crd_cluster, apiserver, tmp_path
+):
+    import base64
+
+    import yaml
+
+    config = yaml.safe_load(crd_cluster.kubeconfig.read_text())
+    authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
+    (tmp_path / "ca.crt").write_bytes(authority)
+    (tmp_path / "token").write_text("expired")
+    host, port = crd_cluster.server.removeprefix("https://").rsplit(":", 1)
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    client, relogin = await connect(environ=environ, service_account_dir=tmp_path)
+    kube = Kube(client, relogin)
+    (tmp_path / "token").write_text(config["users"][0]["user"]["token"])
+    key = ObjectKey("v1", "ConfigMap", "kube-system", "kube-root-ca.crt")
+    assert (await kube.get(key))["metadata"]["name"] == "kube-root-ca.crt"
+    assert kube.requests["get", "ConfigMap"] == 2
+    await kube.close()
+
+
+async def test_a_namespace_that_is_not_there_is_not_found(world):
+    stray = world.service()
+    stray["metadata"] |= {"namespace": "nowhere", "ownerReferences": []}
+    with pytest.raises(NotFound):
+        await world.kube.apply(stray, manager="test")
+
+
+async def test_errors_of_the_server_arrive_as_ours(world):
+    bad = world.service()
+    bad["metadata"]["name"] = "No_Name"
+    with pytest.raises(Permanent, match="metadata.name"):
+        await world.kube.apply(bad, manager="test")
+
+
+async def test_k14_a_request_without_an_answer_ends(world):
+    started = time.monotonic()
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.Event().wait(), "127.0.0.1", 0)
+    world.kube._api.configuration.host = "http://127.0.0.1:%d" % silent.sockets[0].getsockname()[1]
+    kube = Kube(world.kube._api, timeout=0.3)
+    from reasoningpool.adapters.errors import Unreachable
+
+    with pytest.raises(Unreachable, match="no answer within"):
+        await kube.get(ObjectKey("v1", "Service", "default", "kubernetes"))
+    assert time.monotonic() - started < 5
+    silent.close()
