@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs as the first process of a node, in new network, mount and process namespaces.
-# Nothing that is mounted or written to /var, /run and /proc/sys here is seen by the host.
+# Nothing that is mounted, or written to /etc, /var, /run and /proc/sys here, is seen by the host.
 # usage: node_init.sh CLUSTER_FOLDER CACHE_FOLDER PAUSE_PROGRAM
 set -eu
 cluster=$1 cache=$2 pause=$3
@@ -17,13 +17,13 @@ mkdir -p "$cache" "$cluster"
 [ "$cluster" -ef /proc/self/fd/9 ] || mount --bind /proc/self/fd/9 "$cluster"
 exec 8<&- 9<&-
 
-# Names are the cluster's: a pull of an image fails at once instead of after the timeouts of the host's name server.
-resolv=$(readlink -m /etc/resolv.conf) # on some hosts a link into /run
-if [ ! -e "$resolv" ]; then
-	mkdir -p "$(dirname "$resolv")"
-	: >"$resolv"
-fi
-mount --bind "$cluster/resolv.conf" "$resolv"
+# An /etc whose changes are the node's own. Names are the cluster's: a pull of an image fails at once instead of
+# after the timeouts of the host's name server. Some hosts have no /etc/hosts, which containerd copies to pods.
+mkdir /run/etc /run/etc/upper /run/etc/work
+mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work overlay /etc
+rm -f /etc/resolv.conf /etc/hosts # on some hosts links into /run
+cp "$cluster/resolv.conf" /etc/resolv.conf
+printf '127.0.0.1 localhost\n::1 localhost\n' >/etc/hosts
 
 # The kubelet sets these for the whole machine unless it finds them set; it finds them set here only.
 while read -r name value; do
