@@ -60,7 +60,7 @@ def parse(arg_lists: Sequence[Sequence[str]], *, engine: EngineEnvironment | Non
             [str(engine.python), str(_HERE / "parse_arguments.py"), str(output)],
             input=json.dumps([list(arguments) for arguments in arg_lists]),
             # "Offline" would make it look for the model on this disk. Parsing asks no hub for anything.
-            env={**os.environ, **SERVER_VARIABLES, "HF_HUB_OFFLINE": "0"},
+            env={**os.environ, **SERVER_VARIABLES, **engine.variables, "HF_HUB_OFFLINE": "0"},
             cwd=directory,
             capture_output=True,
             text=True,

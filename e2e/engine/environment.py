@@ -24,7 +24,6 @@ SERVER_VARIABLES = {
     # Left to itself each server pins itself to the first core: two servers would share it and leave the other one idle.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",
     # No call to the outside.
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -42,6 +41,11 @@ class EngineEnvironment:
     site_packages: Path
     key: str  # hash of its content
     shared_library_dir: Path | None  # where that Python's libpython is, when it has one
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What `python` needs to import vLLM's kernels; the launcher sets it by itself."""
+        return {"LD_LIBRARY_PATH": str(self.prefix / "launch" / "lib")}
 
     @property
     def mounts(self) -> tuple[Path, ...]:

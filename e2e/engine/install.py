@@ -35,22 +35,26 @@ print(json.dumps({
 }))
 """
 
-# What vLLM finds out about a model's class by importing it in a process of its own, once for each cache directory. It
-# needs the CPU kernels to load, so it is a trial of the whole as well.
+# What vLLM finds out about a model's class by importing it in a process of its own, once for each cache directory. A
+# trial of the whole as well.
 _TRIAL = """
 import importlib.metadata
+import torch
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.platforms import current_platform
+current_platform.import_kernels()
+torch.ops._C.cpu_attention_with_kv_cache  # vLLM itself only warns when its kernels do not load
 ModelRegistry.models["Qwen3ForCausalLM"].inspect_model_cls()
 print(current_platform.device_type, importlib.metadata.version("vllm"))
 """
 
-# A pod starts with an empty cache directory. What is missing there is copied before vLLM looks (7 s less); without it,
-# or where it cannot be written, vLLM works all the same.
+# A pod starts with an empty cache directory. What is missing there is copied before vLLM looks (8 s less); without it,
+# or where it cannot be written, vLLM works all the same. The library is `stubs`' word that there is no NUMA.
 _LAUNCHER = """\
 #!/bin/sh
 cache="${VLLM_CACHE_ROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/vllm}"
 mkdir -p "$cache" && cp -Rn "PREFIX/launch/cache/." "$cache"
+export LD_LIBRARY_PATH="PREFIX/launch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "PREFIX/bin/vllm" "$@"
 """
 
@@ -79,11 +83,13 @@ def install(prefix: Path, progress: Progress) -> None:
     _sync(command, environment, progress)
     facts = json.loads(_run([str(prefix / "bin" / "python"), "-c", _FACTS]))
     site_packages = Path(facts["site_packages"])
-    stubs.fill_in(site_packages)
+    stubs.write_no_cuda(site_packages)
+    stubs.write_no_numa(site_packages, prefix / "launch" / "lib")
     _name_distribution(site_packages)
     progress("trying it")
     launch = prefix / "launch"
-    words = _run([str(prefix / "bin" / "python"), "-c", _TRIAL], {"VLLM_CACHE_ROOT": str(launch / "cache")}).split()
+    variables = {"VLLM_CACHE_ROOT": str(launch / "cache"), "LD_LIBRARY_PATH": str(launch / "lib")}
+    words = _run([str(prefix / "bin" / "python"), "-c", _TRIAL], variables).split()
     if words[-2:] != ["cpu", f"{VLLM_VERSION}+cpu"]:
         raise EngineUnavailableError(
             f"The installed vLLM calls itself {' '.join(words)!r}, not 'cpu {VLLM_VERSION}+cpu'."

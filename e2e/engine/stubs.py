@@ -1,9 +1,12 @@
-"""Stand-ins for CUDA libraries that a machine without a GPU never calls.
+"""Stand-ins for libraries that the engine is linked with and never calls on these machines.
 
 torch's x86-64 wheel is linked with cuBLAS, cuDNN, NCCL and others. The loader wants those files, their symbols and
 their versions before it lets `import torch` go on; nothing in them runs unless there is a GPU. This module writes, for
 each such library that is not installed, a shared object of a few kilobytes that exports just the symbols asked for.
 Each of them returns 1, which means an error in nearly all of these interfaces.
+
+vLLM's own kernels are linked with libnuma, which a fresh Debian does not have. Its stand-in says -1, "no NUMA here",
+and vLLM then leaves memory where the kernel puts it.
 
 Needs no compiler: the objects are ELF images put together here. Standard library only.
 """
@@ -29,11 +32,12 @@ _PREFIX_OF = {
     "libcufile.so.0": "cuFile",
 }
 
+_NUMA = "libnuma.so.1"
+
 _SHT_DYNAMIC, _SHT_DYNSYM = 6, 11
 _SHT_VERNEED, _SHT_VERSYM = 0x6FFFFFFE, 0x6FFFFFFF
 _DT_NEEDED = 1
 _PAGE = 0x1000
-_RETURN_ONE = bytes.fromhex("b801000000c3")  # mov eax, 1; ret
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,14 @@ def elf_hash(name: str) -> int:
     return value
 
 
-def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Iterable[str] = ()) -> bytes:
-    """An x86-64 shared object with this soname, whose functions all return 1.
+def build(
+    soname: str, versions: Mapping[str, Iterable[str]], unversioned: Iterable[str] = (), *, result: int = 1
+) -> bytes:
+    """An x86-64 shared object with this soname, whose functions all return `result`.
 
     `versions` maps a symbol version to the names exported under it.
     """
+    code = struct.pack("<BiB", 0xB8, result, 0xC3)  # mov eax, result; ret
     exported: list[tuple[str, int]] = [(name, 1) for name in sorted(set(unversioned))]
     for index, version in enumerate(sorted(versions), start=2):
         exported += [(name, index) for name in sorted(set(versions[version]))]
@@ -159,7 +166,7 @@ def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Itera
         "strings": len(strings),
         "versions": len(version_indices),
         "definitions": len(version_definitions),
-        "code": len(_RETURN_ONE),
+        "code": len(code),
     }
     for part, size in sizes.items():
         position = -(-position // 16) * 16
@@ -169,7 +176,7 @@ def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Itera
     dynamic_at = -(-position // _PAGE) * _PAGE
     symbols = bytes(24) + b"".join(
         # STB_GLOBAL, STT_FUNC; the section index only has to say "defined"
-        struct.pack("<IBBHQQ", name, 0x12, 0, 1, layout["code"], len(_RETURN_ONE))
+        struct.pack("<IBBHQQ", name, 0x12, 0, 1, layout["code"], len(code))
         for name in names
     )
     dynamic_entries = [
@@ -205,7 +212,7 @@ def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Itera
         "strings": bytes(strings),
         "versions": version_indices,
         "definitions": bytes(version_definitions),
-        "code": _RETURN_ONE,
+        "code": code,
     }
     image[: len(header)] = header
     for part, content in parts.items():
@@ -214,7 +221,21 @@ def build(soname: str, versions: Mapping[str, Iterable[str]], unversioned: Itera
     return bytes(image)
 
 
-def fill_in(site_packages: Path) -> list[Path]:
+def write_no_numa(site_packages: Path, directory: Path) -> Path:
+    """Write the stand-in for libnuma, for vLLM's kernels, into a directory to be searched first (`LD_LIBRARY_PATH`)."""
+    versions: dict[str, set[str]] = {}
+    for kernels in sorted((site_packages / "vllm").glob("_C*.so")):
+        for name, soname, version in read_imports(kernels).symbols:
+            if soname == _NUMA and version is not None:
+                versions.setdefault(version, set()).add(name)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / _NUMA
+    path.write_bytes(build(_NUMA, versions, result=-1))
+    path.chmod(0o755)
+    return path
+
+
+def write_no_cuda(site_packages: Path) -> list[Path]:
     """Write a stand-in beside torch's libraries for each CUDA library that they need and that is not installed."""
     torch_libraries = site_packages / "torch" / "lib"
     installed = {path.name for path in (site_packages / "nvidia").glob("**/*.so*")}

@@ -63,3 +63,7 @@ def test_what_is_no_shared_object_is_refused(tmp_path: Path) -> None:
     text.write_bytes(b"INPUT(libother.so)" + bytes(100))
     with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):
         stubs.read_imports(text)
+
+
+def test_result_may_be_another_one(tmp_path: Path) -> None:
+    assert load(tmp_path, stubs.build("libstand_in.so.1", {"V": ["numa_available"]}, result=-1)).numa_available() == -1
