@@ -17,7 +17,8 @@ def run(state: State, *command: str, check: bool = True) -> subprocess.Completed
     """Run a command (one of the host's or of the unpacked tools) inside the node."""
     holder = processes.of_component(state, processes.HOLDER).pid
     result = subprocess.run(
-        ["nsenter", f"--target={holder}", "--net", "--mount", "--pid", "--root", "--", *command],
+        ["nsenter", f"--target={holder}", "--net", "--mount", "--pid", "--", *command],
+        cwd="/",
         env=os.environ | tools.ensure().environment(),
         capture_output=True,
         text=True,

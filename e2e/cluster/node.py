@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster import builds, cgroups, controlplane, dns, images, inside, kubectl, network, processes, tools
@@ -47,6 +48,19 @@ def require() -> None:
         raise UnsupportedError(
             f"the node profile needs namespaces and mounts, which are refused here: {probe.stderr.strip()}"
         )
+    if _in_chroot():
+        raise UnsupportedError(
+            "the node profile does not run in a chroot: `kubectl exec` would lead out of it; enter the folder with "
+            "pivot_root in a mount namespace of its own instead"
+        )
+
+
+def _in_chroot() -> bool:
+    """Whether `/` is not the root of the mount namespace, which is where joining the namespace leads."""
+    command = ["nsenter", "--mount=/proc/self/ns/mnt", "--", "stat", "--format=%d:%i", "/"]
+    true_root = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    root = Path("/").stat()
+    return true_root != f"{root.st_dev}:{root.st_ino}"
 
 
 def start_network(state: State) -> None:

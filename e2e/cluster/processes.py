@@ -169,7 +169,7 @@ def _enter(state: State, place: Place) -> list[str]:
     if place is Place.HOST:
         return []
     holder = of_component(state, HOLDER).pid
-    namespaces = ["--net"] if place is Place.NETWORK else ["--net", "--mount", "--pid", "--root"]
+    namespaces = ["--net"] if place is Place.NETWORK else ["--net", "--mount", "--pid"]
     return ["nsenter", f"--target={holder}", *namespaces, "--"]
 
 
