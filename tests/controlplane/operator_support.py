@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import yarl
+from aiohttp import web
 from support.apiserver import ApiServer
 
 from reasoningpool.adapters.kube import Kube
@@ -58,6 +64,10 @@ class Cluster:
     def __init__(self, api: ApiServer, namespace: str) -> None:
         self.api = api
         self.namespace = namespace
+
+    def reconnect(self) -> None:
+        """The API server was restarted; a kept-alive connection leads nowhere."""
+        self.api._connection.close()
 
     def path(self, kind: str, name: str = "") -> str:
         base = PATHS[kind].format(self.namespace)
@@ -224,6 +234,119 @@ async def parts(kubeconfig: Path, api: ApiServer, namespace: str) -> AsyncIterat
         yield Parts(kube, Cluster(api, namespace), store, Executor(kube, store), pool)
     finally:
         await kube.close()
+
+
+# -- faults between operator and API server ------------------------------------------------------------------------
+
+
+class Faults:
+    """A proxy in front of the API server, in a thread of its own. Its attributes are its faults, switched at will."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        config = json.loads(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        self._upstream = cluster["server"]
+        self._tls = ssl.create_default_context(
+            cadata=base64.b64decode(cluster.pop("certificate-authority-data")).decode()
+        )
+        self.mute_watches = False  # watches stay open and say nothing
+        self.expire_watches: set[str] = set()  # paths whose next watch is answered by an ERROR event 410
+        self.refuse_watches: set[str] = set()  # paths whose next watch is answered by HTTP 410
+        self.hold = False  # requests on connections made before are never answered, new connections are served
+        self.delay = 0.0
+        self.overload = 0  # so many requests that write are answered by 429
+        self.watches: list[str] = []
+        self.writes: list[tuple[str, str]] = []
+        self._held: set[Any] = set()
+        self._known: set[Any] = set()
+        self._loop = asyncio.new_event_loop()
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        assert started.wait(10)
+        cluster["server"] = f"http://127.0.0.1:{self.port}"
+        self.kubeconfig = folder / "proxied.kubeconfig"
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def hold_connections(self) -> None:
+        """From now on nothing that is connected gets an answer, as behind a firewall that forgot its state."""
+        self._held = set(self._known)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._start())
+        started.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._end())
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=self._tls))
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _end(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.1)  # transports close in the loop's next turns
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self._known.add(request.transport)
+        await self._stuck(request)
+        await asyncio.sleep(self.delay)
+        is_watch, path = "watch" in request.query, request.path
+        if is_watch:
+            self.watches.append(path)
+            gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
+            if path in self.refuse_watches:
+                self.refuse_watches.discard(path)
+                return web.json_response(gone, status=410)
+            if path in self.expire_watches:
+                self.expire_watches.discard(path)
+                return web.Response(text=json.dumps({"type": "ERROR", "object": gone}) + "\n")
+        elif request.method != "GET":
+            self.writes.append((request.method, path))
+            if self.overload:
+                self.overload -= 1
+                return web.json_response({"kind": "Status", "code": 429}, status=429, headers={"Retry-After": "1"})
+        headers = {
+            key: value for key, value in request.headers.items() if key.lower() not in {"host", "content-length"}
+        }
+        url = yarl.URL(self._upstream + request.raw_path, encoded=True)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._session.request(
+            request.method, url, headers=headers, data=await request.read() or None, timeout=timeout
+        ) as answer:
+            kept = {"Content-Type": answer.headers.get("Content-Type", "")}
+            if not is_watch or answer.status != 200:
+                body = await answer.read()
+                await self._stuck(request)
+                return web.Response(status=answer.status, body=body, headers=kept)
+            response = web.StreamResponse(status=200, headers=kept)
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError, aiohttp.ClientError):
+                async for chunk in answer.content.iter_any():
+                    await self._stuck(request)
+                    if not self.mute_watches:
+                        await response.write(chunk)
+            return response
+
+    async def _stuck(self, request: web.Request) -> None:
+        if request.transport in self._held:
+            await asyncio.Event().wait()
 
 
 # -- the whole -----------------------------------------------------------------------------------------------------

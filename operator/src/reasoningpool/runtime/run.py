@@ -124,7 +124,7 @@ class Operator:
             comparer = asyncio.create_task(observer.run(settings.compare_seconds), name="comparer")
             watching = asyncio.create_task(watcher.run(self._stop), name="watcher")
             await asyncio.wait({watching, keeper}, return_when=asyncio.FIRST_COMPLETED)
-            lost = keeper.done()
+            lost = keeper.done() and self._leading  # not leading any more: we gave it up ourselves
             self._stop.set()
             await watching
         except Exception as error:  # noqa: BLE001 - kopf has logged where it came from
