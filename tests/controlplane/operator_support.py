@@ -24,7 +24,6 @@ from typing import Any
 import aiohttp
 import yarl
 from aiohttp import web
-from support.apiserver import ApiServer
 
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
@@ -34,6 +33,7 @@ from reasoningpool.reconcile.executor import Executor, Report
 from reasoningpool.reconcile.memory import PoolMemory
 from reasoningpool.reconcile.observer import Observer
 from reasoningpool.reconcile.store import PoolName, Store
+from support.apiserver import ApiServer
 
 PATHS = {
     "ReasoningPool": "/apis/reasoningpool.io/v1alpha1/namespaces/{}/reasoningpools",
@@ -98,7 +98,7 @@ class Cluster:
         assert self.api.request("DELETE", self.path(kind, name), body).ok
 
     def versions(self, *kinds: str) -> dict[str, str]:
-        """resourceVersion of each object of these kinds."""
+        """ResourceVersion of each object of these kinds."""
         return {
             f"{kind}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
             for kind in kinds or ("ReasoningPool", *CHILDREN, "Event")
@@ -106,7 +106,7 @@ class Cluster:
         }
 
     def pods(self) -> dict[str, str]:
-        """uid of each pod that is not leaving."""
+        """Uid of each pod that is not leaving."""
         return {
             item["metadata"]["name"]: item["metadata"]["uid"]
             for item in self.list("Pod")

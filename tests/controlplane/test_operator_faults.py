@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from controlplane.operator_support import Cluster, Faults, eventually, running
 from support.pools import chat_tier, pool, tier
 

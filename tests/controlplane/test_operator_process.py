@@ -7,10 +7,10 @@ import subprocess
 import time
 
 import pytest
-from controlplane.operator_support import CHILDREN, Cluster, eventually, running
-from support.pools import changed, chat_tier, pool, tier
 
+from controlplane.operator_support import CHILDREN, Cluster, eventually, running
 from reasoningpool.api import names
+from support.pools import changed, chat_tier, pool, tier
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 import pytest
-from controlplane.operator_support import Parts, eventually, owned_spec, owners_of_replicas, parts
 
+from controlplane.operator_support import Parts, eventually, owned_spec, owners_of_replicas, parts
 from reasoningpool.adapters.errors import NotFound, Permanent
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect

@@ -1,12 +1,12 @@
 """Events for people: once for each thing, however often it is planned."""
 
 import pytest
-from unit.reconcile.builders import pool
 
 from reasoningpool.adapters.errors import Conflict, Forbidden, NotFound
 from reasoningpool.planning.types import EventNote, EventType
 from reasoningpool.reconcile import events as module
 from reasoningpool.reconcile.events import Events
+from unit.reconcile.builders import pool
 
 
 class Kube:

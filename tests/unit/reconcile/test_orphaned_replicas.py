@@ -1,8 +1,7 @@
 """How many pods wait for a StatefulSet to adopt them."""
 
-from unit.reconcile.builders import pod, stateful_set
-
 from reasoningpool.reconcile.executor import orphaned_replicas
+from unit.reconcile.builders import pod, stateful_set
 
 
 def test_the_highest_ordinal_without_a_controller_decides():

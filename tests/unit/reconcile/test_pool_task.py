@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 import pytest
-from unit.reconcile.builders import pool, stateful_set
 
 from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
 from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, ObjectKey, Plan
@@ -12,6 +11,7 @@ from reasoningpool.reconcile.executor import NotLeading, Report
 from reasoningpool.reconcile.memory import Refused
 from reasoningpool.reconcile.pool_task import PoolTask, Timing, Tools
 from reasoningpool.reconcile.store import Store
+from unit.reconcile.builders import pool, stateful_set
 
 QUICK = Timing(resync=60, settle=0.0, gap=0.0, first_backoff=0.01, max_backoff=0.04)
 KEY = ObjectKey.of(stateful_set())

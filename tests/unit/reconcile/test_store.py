@@ -1,11 +1,11 @@
 """What is known of the cluster, whatever order it is told in."""
 
 import pytest
-from unit.reconcile.builders import meta, pod, stateful_set
 
 from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.shape import digest, shape
 from reasoningpool.reconcile.store import PoolName, Store
+from unit.reconcile.builders import meta, pod, stateful_set
 
 POOL = PoolName("llm", "p")
 

@@ -1,10 +1,10 @@
 """What the watcher hands on, and how kopf is told to leave no trace."""
 
 import pytest
-from unit.reconcile.builders import pod, pool, stateful_set
 
 from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
 from reasoningpool.runtime.handlers import Watcher, _Backoffs, _settings
+from unit.reconcile.builders import pod, pool, stateful_set
 
 NAME = PoolName("llm", "p")
 
