@@ -144,8 +144,10 @@ def _wait(remaining: list[psutil.Process], seconds: float) -> list[psutil.Proces
 
 
 def _runs(process: psutil.Process) -> bool:
+    """Whether any thread of a process runs: one that was killed holds its ports until the last of them has ended."""
     try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+        return bool(process.is_running() and not ended)
     except psutil.NoSuchProcess:
         return False
 
