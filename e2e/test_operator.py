@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from demo import chat, stack
+from demo import stack
+from demo.forward import forwarded
+from engine.client import Reply, stream_chat
+from reasoningpool.api.conditions import FAILURE_REASONS
 from support.pools import changed
 
 if TYPE_CHECKING:
@@ -22,8 +25,6 @@ pytestmark = [pytest.mark.node, pytest.mark.engine, pytest.mark.timeout(1200)]
 EXAMPLE = yaml.safe_load((stack.ROOT / "examples" / "reasoningpool.yaml").read_text())
 ANSWER_SECONDS = 600
 OBJECTS = "statefulsets,services,poddisruptionbudgets,serviceaccounts,reasoningpools"
-
-Wait = "Callable[..., None]"
 
 
 def apply(cluster: Cluster, namespace: str, pool: dict[str, Any]) -> None:
@@ -43,13 +44,13 @@ def describe(cluster: Cluster, namespace: str) -> str:
     return pods + cluster.kubectl("-n", namespace, "describe", "reasoningpools").stdout
 
 
-def ask(cluster: Cluster, namespace: str, tier: str, question: str, **body: Any) -> chat.Reply:
-    with chat.forwarded(cluster, namespace, f"tiny-{tier}") as port:
-        return chat.chat(port, "tiny", question, temperature=0, **body)
+def ask(cluster: Cluster, namespace: str, tier: str, question: str, **body: Any) -> Reply:
+    with forwarded(cluster, namespace, f"tiny-{tier}") as url:
+        return stream_chat(url, "tiny", question, temperature=0, **body)
 
 
 def test_example_makes_two_servers_that_answer_and_leaves_nothing_behind(
-    operated: Cluster, namespace: str, model: str, wait_until: Wait
+    operated: Cluster, namespace: str, model: str, wait_until: Callable[..., None]
 ) -> None:
     apply(operated, namespace, EXAMPLE)
     wait_until(lambda: reason(operated, namespace) == "Ready", ANSWER_SECONDS, lambda: describe(operated, namespace))
@@ -86,15 +87,15 @@ def _applying_again_writes_nothing(cluster: Cluster, namespace: str) -> None:
     assert (difference.returncode, difference.stdout) == (0, "")
 
 
-def _deletion_lets_a_running_request_finish(cluster: Cluster, namespace: str, wait_until: Wait) -> None:
-    replies: list[chat.Reply] = []
+def _deletion_lets_a_running_request_finish(cluster: Cluster, namespace: str, wait_until: Callable[..., None]) -> None:
+    replies: list[Reply] = []
     started = threading.Event()
     # Through the pod and not the Service: a terminating pod is no endpoint any more.
-    with chat.forwarded(cluster, namespace, "tiny-reasoning") as port:
+    with forwarded(cluster, namespace, "tiny-reasoning") as url:
 
         def run() -> None:
             words = {"max_tokens": 900, "min_tokens": 900, "ignore_eos": True, "thinking_token_budget": 500}
-            replies.append(chat.chat(port, "tiny", "Tell a story.", lambda *_: started.set(), **words))
+            replies.append(stream_chat(url, "tiny", "Tell a story.", on_delta=lambda *_: started.set(), **words))
 
         request = threading.Thread(target=run)
         request.start()
@@ -121,7 +122,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
         changed(ONE_TIER, "spec.engine.image", "reasoningpool.local/none:0.32.0"), "ImagePullFailed", "engine.image",
     ),
     "model does not exist": (
-        changed(ONE_TIER, "spec.model.source", {"persistentVolumeClaim": {"claimName": "tiny-model", "path": "nowhere"}}),
+        changed(
+            ONE_TIER, "spec.model.source", {"persistentVolumeClaim": {"claimName": "tiny-model", "path": "nowhere"}}
+        ),
         "ModelNotFound",
         "model.source",
     ),
@@ -140,7 +143,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "too few GPUs": (
         changed(
-            changed(ONE_TIER, "spec.accelerator", {"custom": {"memory": "80Gi", "computeCapability": "9.0"}, "perReplica": 4}),
+            changed(
+                ONE_TIER,
+                "spec.accelerator",
+                {"custom": {"memory": "80Gi", "computeCapability": "9.0"}, "perReplica": 4},
+            ),
             "spec.tiers.0.replicas",
             3,
         ),
@@ -152,11 +159,12 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_engine_is_explained_by_get_and_describe_alone(
-    operated: Cluster, namespace: str, model: str, wait_until: Wait, case: str
+    operated: Cluster, namespace: str, model: str, wait_until: Callable[..., None], case: str
 ) -> None:
     body, expected, advice = BROKEN[case]
     apply(operated, namespace, body)
-    wait_until(lambda: reason(operated, namespace) == expected, 300, lambda: describe(operated, namespace))
+    wait_until(lambda: reason(operated, namespace) in FAILURE_REASONS, 180, lambda: describe(operated, namespace))
+    wait_until(lambda: reason(operated, namespace) == expected, 30, lambda: describe(operated, namespace))
     assert expected in operated.kubectl("-n", namespace, "get", "rp").stdout
     described = operated.kubectl("-n", namespace, "describe", "rp").stdout
     assert advice in described

@@ -12,7 +12,9 @@ import yaml
 from cluster import core, kubectl, node
 from cluster.errors import ClusterError, UnsupportedError
 from cluster.state import Profile
-from demo import chat, stack
+from demo import stack
+from demo.forward import forwarded
+from engine.client import stream_chat
 
 if TYPE_CHECKING:
     from cluster.core import Cluster
@@ -87,21 +89,23 @@ def _wait_ready(cluster: Cluster) -> bool:
 
 def _ask(cluster: Cluster, pool: str, tier: str, model: str) -> None:
     question, colour = QUESTIONS[tier], sys.stdout.isatty()
-    styles = {"thinking": "\x1b[2m", "answer": "\x1b[1m"} if colour else {"thinking": "", "answer": ""}
     print(f"\n--- {pool}-{tier}: {question}")
     last = ""
 
     def show(kind: str, text: str) -> None:
         nonlocal last
-        if kind != last:
-            text = text.lstrip()
-            print(("\n" if last else "") + f"{kind}: ", end="")
-            last = kind
-        print(f"{styles[kind]}{text}" + ("\x1b[0m" if colour else ""), end="", flush=True)
+        label = {"reasoning": "thinking", "content": "answer"}[kind]
+        if label != last:
+            if not text.strip():
+                return  # the line break that the template puts between the two
+            print(("\n" if last else "") + f"{label}: ", end="")
+            last, text = label, text.lstrip()
+        dim = colour and kind == "reasoning"
+        print(f"\x1b[2m{text}\x1b[0m" if dim else text, end="", flush=True)
 
-    with chat.forwarded(cluster, NAMESPACE, f"{pool}-{tier}") as port:
-        reply = chat.chat(port, model, question, show, temperature=0, max_tokens=200)
-    print(f"\n({reply.usage.get('completion_tokens', '?')} tokens, {reply.finish_reason})")
+    with forwarded(cluster, NAMESPACE, f"{pool}-{tier}") as url:
+        reply = stream_chat(url, model, question, on_delta=show, temperature=0, max_tokens=200)
+    print(f"\n({reply.completion_tokens} tokens, {reply.finish_reason})")
 
 
 def _look_around(cluster: Cluster) -> None:

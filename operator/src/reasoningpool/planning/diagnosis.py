@@ -64,7 +64,7 @@ _SAYINGS: Final = (
     _saying(
         r"Repository Not Found|is not a valid model identifier|is not a local folder|404 Client Error|RevisionNotFound"
         r"|Invalid repository ID|Can't load the configuration|does not appear to have a file named"
-        r"|LocalEntryNotFoundError|couldn't connect to",
+        r"|LocalEntryNotFoundError|couldn't connect to|Repo id must be in the form",
         Reason.MODEL_NOT_FOUND,
         "check model.id, model.revision and model.source, and that the pod can reach the hub",
     ),
