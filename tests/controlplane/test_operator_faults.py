@@ -65,7 +65,7 @@ def test_k04_watches_that_stay_silent_fail_the_liveness_probe_and_say_which(clus
         assert operator.health("/healthz") == (200, "ok\n")
         namespace = cluster.namespace
         faults.delay = 3600.0  # not even a new stream is opened
-        status, text = eventually(lambda: (answer := operator.health("/healthz"))[0] == 503 and answer, "not alive", 60)
+        _, text = eventually(lambda: (answer := operator.health("/healthz"))[0] == 503 and answer, "not alive", 60)
         assert POOLS.format(namespace) in text
         faults.delay = 0.0
 

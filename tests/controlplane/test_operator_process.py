@@ -463,7 +463,7 @@ def test_a_missing_permission_is_said_where_people_look(crd_cluster, cluster, tm
     powerless.write_text(json.dumps(config))
     log = tmp_path / "powerless.log"
     with running(powerless, cluster.namespace, log, "--no-leader-election") as operator:
-        status, text = eventually(
+        _, text = eventually(
             lambda: (answer := operator.health("/readyz"))[0] == 503 and "cannot list" in answer[1] and answer,
             "not ready",
             40,

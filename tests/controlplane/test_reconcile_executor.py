@@ -424,14 +424,14 @@ async def test_a_namespace_that_is_not_there_is_not_found(world):
 async def test_errors_of_the_server_arrive_as_ours(world):
     bad = world.service()
     bad["metadata"]["name"] = "No_Name"
-    with pytest.raises(Permanent, match="metadata.name"):
+    with pytest.raises(Permanent, match=r"metadata\.name"):
         await world.kube.apply(bad, manager="test")
 
 
 async def test_k14_a_request_without_an_answer_ends(world):
     started = time.monotonic()
     silent = await asyncio.start_server(lambda reader, writer: asyncio.Event().wait(), "127.0.0.1", 0)
-    world.kube._api.configuration.host = "http://127.0.0.1:%d" % silent.sockets[0].getsockname()[1]
+    world.kube._api.configuration.host = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
     kube = Kube(world.kube._api, timeout=0.3)
     from reasoningpool.adapters.errors import Unreachable
 

@@ -1,4 +1,4 @@
-"""The API server and the StatefulSet controller agree: what `settle` keeps rolls nothing, what we re-send writes nothing."""
+"""The API server and the StatefulSet controller agree: what `settle` keeps rolls nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ class Namespace:
     def apply(self, *objects: dict[str, Any]) -> None:
         for manifest in objects:
             self.cluster.kubectl(
-                "apply", "--server-side", "--force-conflicts", "--field-manager=reasoningpool", "-f", "-", input=json.dumps(manifest)
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--field-manager=reasoningpool",
+                "-f",
+                "-",
+                input=json.dumps(manifest),
             )
 
     def live(self, name: str = "qwen-reasoning") -> dict[str, Any]:
@@ -66,7 +72,9 @@ def namespace(controlplane: Cluster) -> Namespace:
 
 
 @pytest.mark.parametrize("tier", TIERS.values(), ids=TIERS)
-def test_every_manifest_is_accepted_and_applying_it_again_writes_nothing(namespace: Namespace, tier: EffectiveTier) -> None:
+def test_every_manifest_is_accepted_and_applying_it_again_writes_nothing(
+    namespace: Namespace, tier: EffectiveTier
+) -> None:
     objects = namespace.manifests(tier, "a")
     namespace.apply(*objects)
     namespace.live(f"qwen-{tier.name}")
@@ -80,11 +88,21 @@ def test_every_manifest_is_accepted_and_applying_it_again_writes_nothing(namespa
     before = versions()
     namespace.apply(*objects)
     assert versions() == before
-    diff = namespace.cluster.kubectl("diff", "-n", namespace.name, "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), check=False)
+    diff = namespace.cluster.kubectl(
+        "diff",
+        "-n",
+        namespace.name,
+        "-f",
+        "-",
+        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
+        check=False,
+    )
     assert diff.returncode == 0, diff.stdout
 
 
-def test_an_upgrade_sends_the_live_template_and_writes_no_template(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_sends_the_live_template_and_writes_no_template(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = namespace.stateful_set(TIERS["overrides"], "a")
     namespace.apply(first)
     live = namespace.live()
@@ -126,7 +144,9 @@ def test_a_users_change_after_an_upgrade_rolls_once(namespace: Namespace, monkey
     assert namespace.live()["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
 
 
-def test_what_somebody_else_put_into_the_template_survives(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_else_put_into_the_template_survives(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     namespace.apply(namespace.stateful_set(b.tier(), "a"))
     namespace.live()
     namespace.cluster.kubectl("rollout", "restart", "statefulset/qwen-reasoning", "-n", namespace.name)

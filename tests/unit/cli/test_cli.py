@@ -95,7 +95,7 @@ def test_other_objects_of_a_file_are_passed_over_and_stdin_works() -> None:
     text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n" + yaml.safe_dump(pool())
     result = run("render", "-", stdin=text)
     assert result.exit_code == 0
-    assert [document["kind"] for document in yaml.safe_load_all(result.stdout)][0] == "ServiceAccount"
+    assert next(yaml.safe_load_all(result.stdout))["kind"] == "ServiceAccount"
 
 
 def test_rendered_stateful_set_has_the_replicas_that_the_scale_manager_applies() -> None:

@@ -15,7 +15,7 @@ NO_CACHE = (
     "(EngineCore pid=9) ERROR 11-29 10:00:00 [core.py:900] ValueError: To serve at least one request with the models's"
     " max seq len (262144), (8.58 GiB KV cache is needed, which is larger than the available KV cache memory (1.2 GiB)."
 )
-GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it at hf.co/meta-llama/x. 401 Client Error."
+GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it. 401 Client Error."
 NOT_FOUND = "OSError: no/such is not a local folder and is not a valid model identifier listed on the hub"
 CHOICE = "vllm serve: error: argument --reasoning-parser: invalid choice: 'qwen33' (choose from 'qwen3')"
 UNKNOWN = "vllm: error: unrecognized arguments: --enable-reasoning"

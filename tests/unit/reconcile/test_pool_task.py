@@ -107,7 +107,7 @@ class World:
 
     async def until(self, condition):
         async with asyncio.timeout(5):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - see below
                 await asyncio.sleep(0)  # the condition is set by other tasks of this loop
 
 

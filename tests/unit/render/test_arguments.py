@@ -17,11 +17,11 @@ from reasoningpool.api.spec import (
     SpeculativeSpec,
 )
 from reasoningpool.render import engine_arguments
+from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.sizing.types import KVCacheDType
 from reasoningpool.vllm.argument_policy import OWNED
 from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from reasoningpool.vllm.flag_table import spellings
-from reasoningpool.resolution.types import EffectiveTier
-from reasoningpool.sizing.types import KVCacheDType
 from unit.render import builders as b
 
 EVERYTHING = b.chat_tier(

@@ -11,9 +11,9 @@ from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.spec import ChatTemplate, ConfigMapKeyRef, KVOffloadSpec, SecretKeyRef
 from reasoningpool.render import PoolIdentity, check_chat_template, engine_arguments, render_tier, settle
 from reasoningpool.render.environment import DIRECTORIES
-from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import KVCacheDType
+from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from unit.render import builders as b
 
 

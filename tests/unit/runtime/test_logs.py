@@ -23,7 +23,7 @@ def test_json_lines_carry_the_pool():
 
 def test_json_lines_stay_one_line_with_a_traceback():
     try:
-        raise ValueError("first\nsecond")
+        raise ValueError("first\nsecond")  # noqa: TRY301 - the traceback is the subject
     except ValueError:
         made = record(exc_info=sys.exc_info())
     text = JsonFormatter().format(made)

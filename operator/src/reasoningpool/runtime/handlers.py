@@ -110,7 +110,7 @@ class Watcher:
             settings=_settings(self._silence),
             standalone=True,
             # Without one Kopf asks who the user is, and a pod's user id has no name.
-            identity="reasoningpool",
+            identity="reasoningpool",  # type: ignore[arg-type]  # a NewType that Kopf does not export
             clusterwide=self._namespaces is None,
             namespaces=self._namespaces or (),
             stop_flag=stop,
