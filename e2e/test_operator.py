@@ -117,6 +117,17 @@ def _deletion_lets_a_running_request_finish(cluster: Cluster, namespace: str, wa
 ONE_TIER = changed(EXAMPLE, "spec.tiers", EXAMPLE["spec"]["tiers"][:1])
 HALF_LAYERS = EXAMPLE["spec"]["model"]["configJSON"].replace('"num_hidden_layers": 4', '"num_hidden_layers": 1')
 
+SMALL_ENGINE = {"name": "engine", "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
+
+
+def pool_with_tier(tier: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """The example with one tier, changed."""
+    pool = json.loads(json.dumps(ONE_TIER))
+    pool["spec"] |= spec
+    pool["spec"]["tiers"][0] |= tier
+    return pool
+
+
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "image does not exist": (
         changed(ONE_TIER, "spec.engine.image", "reasoningpool.local/none:0.32.0"), "ImagePullFailed", "engine.image",
@@ -142,14 +153,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
         changed(ONE_TIER, "spec.engine.apiKeySecretRef", {"name": "nokey", "key": "key"}), "ConfigMissing", "nokey",
     ),
     "too few GPUs": (
-        changed(
-            changed(
-                ONE_TIER,
-                "spec.accelerator",
-                {"custom": {"memory": "80Gi", "computeCapability": "9.0"}, "perReplica": 4},
-            ),
-            "spec.tiers.0.replicas",
-            3,
+        pool_with_tier(
+            {"replicas": 3, "podOverrides": {"sharedMemory": "64Mi", "containers": [SMALL_ENGINE]}},
+            accelerator={"custom": {"memory": "80Gi", "computeCapability": "9.0"}, "perReplica": 4},
         ),
         "WaitingForGPU",
         "nvidia.com/gpu",

@@ -18,6 +18,7 @@ NO_CACHE = (
 GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it. 401 Client Error."
 NOT_FOUND = "OSError: no/such is not a local folder and is not a valid model identifier listed on the hub"
 CHOICE = "vllm serve: error: argument --reasoning-parser: invalid choice: 'qwen33' (choose from 'qwen3')"
+PARSER = "KeyError: \"Reasoning parser 'typo' not found. Available parsers: deepseek_r1, qwen3\""
 UNKNOWN = "vllm: error: unrecognized arguments: --enable-reasoning"
 FP8 = "ValueError: type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')"
 MAMBA = "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (856)"
@@ -39,6 +40,7 @@ def exited(message: str, code: int = 1, reason: str = "Error") -> dict[str, obje
         (GATED, "ModelAccessDenied", "tokenSecretRef"),
         (NOT_FOUND, "ModelNotFound", "model.id"),
         (CHOICE, "BadArgument", "(choose from 'qwen3')"),
+        (PARSER, "BadArgument", "Available parsers: deepseek_r1, qwen3"),
         (UNKNOWN, "BadArgument", "--enable-reasoning"),
         (FP8, "DTypeUnsupported", "kvCacheDType"),
         (MAMBA, "KVCacheTooSmall", "856"),
@@ -96,6 +98,7 @@ def test_killed_for_host_memory_is_not_called_device_memory() -> None:
     [
         ("0/5 nodes are available: 5 Insufficient nvidia.com/gpu.", "WaitingForGPU"),
         ("0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector.", "Unschedulable"),
+        ("0/5 nodes are available: 5 Insufficient memory.", "Unschedulable"),
     ],
 )
 def test_u12_unschedulable_pod_says_what_it_waits_for_until_it_is_scheduled(message: str, reason: str) -> None:

@@ -75,7 +75,7 @@ _SAYINGS: Final = (
         "use kvCacheDType BF16 or Auto, or other accelerators",  # S06
     ),
     _saying(
-        r"unrecognized arguments|invalid choice|error: argument|invalid .* value:|No such option",
+        r"unrecognized arguments|invalid choice|error: argument|invalid .* value:|parser '.*' not found",
         Reason.BAD_ARGUMENT,
         "correct engine.extraArgs, model.parsers or engine.version",  # U01, U02
     ),
@@ -118,11 +118,13 @@ def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
             f"pod {pod.name} waits for {resource[1]}: {message}; free devices, add nodes, or lower replicas or"
             " perReplica",
         )
-    return Diagnosis(
-        Reason.UNSCHEDULABLE,
-        f"pod {pod.name} cannot be scheduled: {message}; check the accelerator's node labels, tolerations and"
-        " podOverrides",
+    plain = re.search(r"Insufficient (cpu|memory|ephemeral-storage)", message)
+    advice = (
+        f"larger nodes, or a smaller request of {plain[1]} for the engine container in podOverrides, would do"
+        if plain
+        else "check the accelerator's node labels, tolerations and podOverrides"
     )
+    return Diagnosis(Reason.UNSCHEDULABLE, f"pod {pod.name} cannot be scheduled: {message}; {advice}")
 
 
 def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> Diagnosis | None:
