@@ -139,6 +139,8 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.engine.kvCacheMemory",
         "must be a quantity greater than zero",
     ),
+    "tier-pods": (pool(tiers=[tier("pods")]), "spec.tiers[0].name", "the name pods is taken by the Services"),
+    "tier-dash": (pool(tiers=[tier("a-b")]), "spec.tiers[0].name", "should match"),
     "name-upper": (pool("Pool"), "metadata.name", "lower case"),
     "name-digit": (pool("1pool"), "<nil>", "starting with a letter"),
     "name-length": (pool("p" * 40, tiers=[tier("reasoning")]), "<nil>", "must be shorter than 45 characters"),

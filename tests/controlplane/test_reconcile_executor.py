@@ -304,6 +304,16 @@ async def test_a_kind_that_is_not_installed_is_said_so(world):
     assert failure.message == "the cluster does not serve PodMonitor (monitoring.coreos.com/v1)"
 
 
+async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_it_conflicts(world):
+    ours = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
+    theirs = {**ours, "metadata": {"name": "p-engine", "namespace": ours["metadata"]["namespace"]}}
+    await world.kube.create(theirs, manager="them")
+    before = world.cluster.get("ServiceAccount", "p-engine")
+    (failure,) = (await world.carry_out(Apply(manifest=ours))).failures
+    assert "does not belong to this pool" in failure.message
+    assert world.cluster.get("ServiceAccount", "p-engine") == before
+
+
 async def test_an_object_of_somebody_else_is_not_taken_over(world):
     theirs = world.service()
     theirs["metadata"] |= {"labels": {"app": "theirs"}, "ownerReferences": []}

@@ -115,8 +115,8 @@ Seconds = Annotated[int, _integer(1, 86_400)]
 Milliseconds = Annotated[int, _integer(1, 600_000)]
 Flag = Annotated[bool, Field(strict=True)]
 
-# Kubernetes names. DNS-1035 for what becomes part of a Service's name.
-DnsLabel = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
+# Without a dash, so that <pool>-<tier> can be read in one way only (ADR 6).
+TierName = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z][a-z0-9]*$")]
 ObjectName = Annotated[
     str,
     Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),

@@ -14,7 +14,6 @@ from pydantic import Field
 from reasoningpool.api.base import ApiModel, Rule, at_most_one, exactly_one, unique
 from reasoningpool.api.pod_overrides import PodOverrides, Toleration
 from reasoningpool.api.scalars import (
-    DnsLabel,
     EngineVersion,
     Flag,
     ImageReference,
@@ -36,6 +35,7 @@ from reasoningpool.api.scalars import (
     SecretKey,
     ServedName,
     Size,
+    TierName,
     Tokens,
 )
 from reasoningpool.sizing.types import ConcurrencyPolicy, KVCacheDType
@@ -405,6 +405,12 @@ class TierSpec(ApiModel):
     """A group of equal replicas with its own budgets."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.name != 'pods'",
+            holds=lambda self: self.name != "pods",
+            message="the name pods is taken by the Services that give pods their names; use another one",
+            field=".name",
+        ),
         unique("efforts", "name"),
         unique("token_distribution", "effort"),
         at_most_one("replicas", "scaling"),
@@ -436,8 +442,8 @@ class TierSpec(ApiModel):
         ),
     )
 
-    name: DnsLabel
-    """Name of the tier; pool name and tier name together may have 44 characters."""
+    name: TierName
+    """Name of the tier, lower-case letters and digits; pool and tier names together may have 44 characters."""
     workload: Workload
     """Reasoning or Chat."""
     prompt_tokens: PositiveTokens

@@ -46,6 +46,8 @@ _GONE_POLL_SECONDS: Final = 0.2
 # Engines first, everywhere (see Priority); a ServiceAccount must be there before the first pod.
 _RANK: Final = {"ServiceAccount": 0, "StatefulSet": 1}
 _LAST_RANK: Final = 2
+# Kinds with so little in them that an apply to somebody else's object may meet no conflict.
+_SAY_LITTLE: Final = frozenset({"ServiceAccount", "PodDisruptionBudget"})
 
 
 class NotLeading(Exception):  # noqa: N818
@@ -212,6 +214,8 @@ class Executor:
         self._check()
         # Of an object that we have not seen, we do not take fields by force: it may be somebody else's.
         force = self._store.record(run.pool, key) is not None
+        if not force and key.kind in _SAY_LITTLE:
+            await self._refuse_foreign(manifest, key)
         try:
             answer = await self._kube.apply(manifest, manager=manager, force=force, priority=priority)
         except Conflict as conflict:
@@ -224,15 +228,17 @@ class Executor:
 
     async def _claim(self, manifest: Manifest, key: ObjectKey, conflict: Conflict) -> None:
         """Whether an object that lost our labels is ours nevertheless: it has the same controller."""
-        live = await self._kube.get(key)
-        owner = _controller_uid(manifest)
-        if owner is not None and _controller_uid(live) == owner:
+        if not _is_of_pool(await self._kube.get(key), manifest):
+            raise _foreign(key, conflict.message)
+
+    async def _refuse_foreign(self, manifest: Manifest, key: ObjectKey) -> None:
+        """Look before applying where an apply would conflict with nothing and silently take the object over."""
+        try:
+            live = await self._kube.get(key)
+        except NotFound:
             return
-        message = (
-            f"{key} exists already and does not belong to this pool ({conflict.message}); "
-            "delete it, or give the pool or tier another name"
-        )
-        raise Permanent(message, status=409, reason="AlreadyExists")
+        if not _is_of_pool(live, manifest):
+            raise _foreign(key, "it has another owner or none")
 
     # -- StatefulSets ----------------------------------------------------------------------------------------------
 
@@ -372,6 +378,19 @@ def orphaned_replicas(stateful_set: Manifest, pods: tuple[Manifest, ...]) -> int
         and (ordinal := pod["metadata"]["name"].removeprefix(f"{name}-")).isdecimal()
     ]
     return max((ordinal - start + 1 for ordinal in ordinals), default=0)
+
+
+def _is_of_pool(live: Manifest, manifest: Manifest) -> bool:
+    owner = _controller_uid(manifest)
+    return owner is not None and _controller_uid(live) == owner
+
+
+def _foreign(key: ObjectKey, why: str) -> Permanent:
+    message = (
+        f"{key} exists already and does not belong to this pool ({why}); "
+        "delete it, or give the pool or tier another name"
+    )
+    return Permanent(message, status=409, reason="AlreadyExists")
 
 
 def _controller_uid(manifest: Manifest) -> str | None:
