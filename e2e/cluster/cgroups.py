@@ -12,7 +12,7 @@ from cluster.errors import ClusterError
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "reasoningpool"
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "io", "hugetlb")
-_EMPTY_SECONDS = 10.0
+_EMPTY_SECONDS = 60.0
 
 
 def name(identity: str) -> str:

@@ -26,6 +26,7 @@ COMPONENT = "REASONINGPOOL_COMPONENT"
 HOLDER = "node-holder"  # the component whose namespaces the others join
 TAIL_LINES = 25
 TERMINATE_SECONDS = 10.0
+KILL_SECONDS = 60.0  # a killed process still needs processor time to end, and the machine may be busy
 _SAME_START_SECONDS = 2.0  # psutil derives the start time from the clock, which may be adjusted
 _PASSED_ON = ("HOME", "LANG", "PATH", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -129,7 +130,7 @@ def end(processes: Iterable[psutil.Process], seconds: float = TERMINATE_SECONDS)
     for process in remaining:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    if remaining := _wait(remaining, TERMINATE_SECONDS):
+    if remaining := _wait(remaining, KILL_SECONDS):
         raise ClusterError(f"processes {[p.pid for p in remaining]} do not end on SIGKILL")
 
 

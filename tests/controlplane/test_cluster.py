@@ -222,7 +222,8 @@ def test_clusters_of_a_dead_test_session_are_removed_by_the_next_start() -> None
 @pytest.mark.usefixtures("own_cache")
 def test_down_all_removes_every_cluster() -> None:
     states = [core.up(name).state for name in ("one", "two")]
-    assert finish(cli("down", "--all"))[0] == 0
+    code, output = finish(cli("down", "--all"))
+    assert code == 0, output
     assert all_states() == []
     assert [with_identity(state.identity) for state in states] == [[], []]
 
