@@ -157,7 +157,8 @@ def test_only_gpt_oss_parses_without_being_asked() -> None:
 
 
 def test_parsers_by_version() -> None:
-    assert parser_since("reasoning", "qwen3") == (0, 0, 0)
+    assert parser_since("reasoning", "qwen3") == (0, 9, 0)
+    assert parser_since("reasoning", "deepseek_r1") == (0, 0, 0)
     assert parser_since("reasoning", "step5") == (0, 33, 0)
     assert parser_since("toolCall", "qwen3") is None
     assert not parser_enforces_budgets("openai_gptoss")

@@ -87,6 +87,7 @@ def resolve_engine(
             merged.path("kv_cache_memory"),
             "is required on CPU, such as 1Gi: there is no device memory to derive it from",
         )
+    _check_rest(merged, accelerator, findings)
     return EffectiveEngine(
         image=image,
         image_pull_policy=spec.image_pull_policy or PullPolicy.IF_NOT_PRESENT,
@@ -103,6 +104,20 @@ def resolve_engine(
         startup_timeout_seconds=spec.startup_timeout_seconds,
         extra_args=tuple(extra),
     )
+
+
+def _check_rest(merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings) -> None:
+    """What the stated utilization leaves outside the engine's share must hold what vLLM does not count."""
+    memory, percent = accelerator.facts.memory_bytes, merged.spec.memory_utilization_percent
+    if memory is None or percent is None or merged.spec.kv_cache_memory is not None:
+        return
+    rest = memory * (100 - percent) // 100
+    if rest < defaults.LEAST_REST_BYTES and not merged.spec.enforce_eager:
+        findings.warning(
+            merged.path("memory_utilization_percent"),
+            f"{percent} % leaves {rest / 2**30:.2f} GiB of {accelerator.facts.product} for the CUDA context and graph"
+            f" capture, which need about {defaults.LEAST_REST_BYTES / 2**30:.0f} GiB: lower it, or set enforceEager",
+        )
 
 
 def _kv_cache_dtype(merged: MergedEngine, accelerator: EffectiveAccelerator, findings: Findings) -> KVCacheDType:
