@@ -1,0 +1,33 @@
+"""`python -m bench [NAME ...]`: run benchmarks; without a name, all of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from bench import plan_speed, thousand_pools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
+    "plan-speed": plan_speed.main,
+    "thousand-pools": thousand_pools.main,
+}
+
+
+def main() -> int:
+    """The command."""
+    chosen = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    for name in chosen:
+        print(f"## {name}\n", flush=True)
+        BENCHMARKS[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
