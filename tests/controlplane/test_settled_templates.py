@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reasoningpool.api.spec import ClaimTemplate, ModelCache
+from reasoningpool.api.spec_model import ClaimTemplate, ModelCache
 from reasoningpool.render import PoolIdentity, probes, render_pool, render_tier, settle
 from reasoningpool.render.environment import DIRECTORIES
 from reasoningpool.resolution.types import EffectiveTier

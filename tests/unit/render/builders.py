@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reasoningpool.api.pod_overrides import PodOverrides, TaintEffect, Toleration, TolerationOperator
-from reasoningpool.api.spec import PullPolicy, Workload
+from reasoningpool.api.pod_overrides import PodOverrides
+from reasoningpool.api.pod_placement import TaintEffect, Toleration, TolerationOperator
+from reasoningpool.api.spec_model import PullPolicy
+from reasoningpool.api.spec_tier import Workload
 from reasoningpool.render import PoolIdentity, render_tier
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectiveModel, EffectiveTier
 from reasoningpool.sizing.geometry import Geometry

@@ -6,16 +6,9 @@ import json
 
 import pytest
 
-from reasoningpool.api.spec import (
-    ChatTemplate,
-    ClaimSource,
-    ImageSource,
-    KVOffloadSpec,
-    ModelSource,
-    Quantization,
-    SpeculativeMethod,
-    SpeculativeSpec,
-)
+from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_model import ClaimSource, ImageSource, ModelSource, Quantization
+from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeMethod, SpeculativeSpec
 from reasoningpool.render import engine_arguments
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import KVCacheDType

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from reasoningpool.api.spec import ChatTemplate, SecretKeyRef
+from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_model import SecretKeyRef
 from reasoningpool.render import describe_change, settle, waiting_change
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan

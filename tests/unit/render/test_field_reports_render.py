@@ -8,7 +8,9 @@ import pytest
 
 from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import PodOverrides
-from reasoningpool.api.spec import ChatTemplate, ConfigMapKeyRef, KVOffloadSpec, SecretKeyRef
+from reasoningpool.api.spec_engine import ChatTemplate, ConfigMapKeyRef
+from reasoningpool.api.spec_model import SecretKeyRef
+from reasoningpool.api.spec_tier import KVOffloadSpec
 from reasoningpool.render import PoolIdentity, check_chat_template, engine_arguments, render_tier, settle
 from reasoningpool.render.environment import DIRECTORIES
 from reasoningpool.resolution.types import EffectiveTier

@@ -8,18 +8,17 @@ import kubernetes_validate
 import pytest
 
 from reasoningpool.api import names
-from reasoningpool.api.spec import (
-    ChatTemplate,
+from reasoningpool.api.spec_engine import ChatTemplate, ConfigMapKeyRef
+from reasoningpool.api.spec_model import (
     ClaimSource,
     ClaimTemplate,
-    ConfigMapKeyRef,
     HuggingFaceSource,
     ImageSource,
-    KVOffloadSpec,
     ModelCache,
     ModelSource,
     SecretKeyRef,
 )
+from reasoningpool.api.spec_tier import KVOffloadSpec
 from reasoningpool.render import render_pool, render_tier
 from reasoningpool.resolution.types import EffectiveTier
 from unit.render import builders as b

@@ -10,21 +10,18 @@ import pytest
 import yaml
 
 from reasoningpool.api import names
-from reasoningpool.api.spec import (
-    ChatTemplate,
+from reasoningpool.api.spec import ReasoningPoolSpec
+from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_model import (
     ClaimSource,
     ClaimTemplate,
     HuggingFaceSource,
-    KVOffloadSpec,
     ModelCache,
     ModelSource,
     Quantization,
-    ReasoningPoolSpec,
     SecretKeyRef,
-    SpeculativeMethod,
-    SpeculativeSpec,
-    Workload,
 )
+from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render import pod_intent, probes, revision_of, settle
 from reasoningpool.render.environment import DIRECTORIES
 from reasoningpool.render.revision import ANNOTATION_INTENT, run_revision

@@ -120,8 +120,9 @@ def test_r04_version_comes_from_the_field_the_tag_or_is_said_to_be_unknown() -> 
         ([tier(replicas=None) | {"scaling": {"minReplicas": 1, "maxReplicas": 3}}], True),
     ],
 )
-def test_r18_shared_cache_claim_is_warned_about_where_several_replicas_use_it(  # noqa: FBT001 - a table
-    tiers: list[Any], warned: bool
+def test_r18_shared_cache_claim_is_warned_about_where_several_replicas_use_it(
+    tiers: list[Any],
+    warned: bool,  # noqa: FBT001 - a table
 ) -> None:
     body = pool(model={"id": "Qwen/Qwen3-8B", "cache": {"claimName": "models"}}, tiers=tiers)
     body["spec"]["tiers"] = [{k: v for k, v in entry.items() if v is not None} for entry in tiers]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import CoreSchema
 from typing_extensions import override
@@ -73,6 +73,15 @@ class ApiModel(BaseModel):
             if rule.cel is not None
         ]
         return schema | ({"x-kubernetes-validations": validations} if validations else {})
+
+
+def list_map(*, minimum: int = 0, maximum: int, key: str = "name") -> Any:
+    """A list whose entries are merged by a key, as server-side apply needs it."""
+    return Field(
+        min_length=minimum,
+        max_length=maximum,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]},
+    )
 
 
 def exactly_one(*names: str) -> Rule:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reasoningpool.api.conditions import ConditionType, Reason
-from reasoningpool.api.spec import GatewayMode, ReasoningPoolSpec, TierSpec, Workload
+from reasoningpool.api.spec import GatewayMode, ReasoningPoolSpec
+from reasoningpool.api.spec_tier import TierSpec, Workload
 from reasoningpool.planning.conditions import Condition, unknown
 
 

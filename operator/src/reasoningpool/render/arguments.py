@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import Quantization, SpeculativeMethod, SpeculativeSpec, Workload
+from reasoningpool.api.spec_model import Quantization
+from reasoningpool.api.spec_tier import SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render import paths
 from reasoningpool.resolution.types import EffectiveModel, EffectiveTier, EngineVersion
 from reasoningpool.sizing.types import KVCacheDType, SizingPlan

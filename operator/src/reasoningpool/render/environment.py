@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from reasoningpool.api.pod_overrides import EnvVar
-from reasoningpool.api.spec import SecretKeyRef
+from reasoningpool.api.spec_model import SecretKeyRef
 from reasoningpool.render import paths
 from reasoningpool.resolution.types import EffectiveTier
 

@@ -34,7 +34,8 @@ from pydantic import BaseModel
 
 from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import ResourceRequirements
-from reasoningpool.api.spec import ReasoningPoolSpec, TierSpec
+from reasoningpool.api.spec import ReasoningPoolSpec
+from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.render.metadata import Manifest
 from reasoningpool.render.resources import amount
 from reasoningpool.resolution.types import EffectiveTier

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.api.pod_overrides import PodOverrides, Toleration
+from reasoningpool.api.pod_overrides import PodOverrides
+from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.resolution.types import EffectiveTier
 

@@ -21,7 +21,8 @@ from typing import Any, Final
 from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import EmptyDirMedium, Volume, VolumeMount
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import ChatTemplate, PullPolicy
+from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.render import paths
 from reasoningpool.render.resources import quantity
 from reasoningpool.resolution.types import EffectiveTier

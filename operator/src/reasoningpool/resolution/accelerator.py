@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import AcceleratorSpec, CustomAccelerator
+from reasoningpool.api.spec_engine import AcceleratorSpec, CustomAccelerator
 from reasoningpool.catalog import accelerators, suggest_accelerators
 from reasoningpool.catalog.types import AcceleratorEntry
 from reasoningpool.resolution import defaults

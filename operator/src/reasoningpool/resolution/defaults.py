@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reasoningpool.api.pod_overrides import TaintEffect, Toleration, TolerationOperator
+from reasoningpool.api.pod_placement import TaintEffect, Toleration, TolerationOperator
 
 # The stock image of the newest version whose arguments and KV planner the project is tested against.
 ENGINE_IMAGE: Final = "vllm/vllm-openai:v0.33.0"

@@ -8,7 +8,8 @@ from typing import Final
 
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import EngineSpec, PullPolicy
+from reasoningpool.api.spec_engine import EngineSpec
+from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion

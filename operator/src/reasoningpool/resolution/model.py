@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.api.conditions import Reason
-from reasoningpool.api.spec import ModelSpec, Quantization, Workload
+from reasoningpool.api.spec_model import ModelSpec, Quantization
+from reasoningpool.api.spec_tier import Workload
 from reasoningpool.catalog import find_model, parser_since, suggest_models
 from reasoningpool.catalog.types import ModelEntry
 from reasoningpool.resolution.findings import Findings

@@ -8,7 +8,7 @@ from typing import Final
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.scalars import parse_quantity
-from reasoningpool.api.spec import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
+from reasoningpool.api.spec_tier import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
 from reasoningpool.catalog import find_model
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator

@@ -9,18 +9,11 @@ from enum import StrEnum
 from typing_extensions import override
 
 from reasoningpool.api.conditions import Reason
-from reasoningpool.api.pod_overrides import PodOverrides, Toleration
-from reasoningpool.api.spec import (
-    ChatTemplate,
-    KVOffloadSpec,
-    ModelCache,
-    ModelSource,
-    PullPolicy,
-    Quantization,
-    SecretKeyRef,
-    SpeculativeSpec,
-    Workload,
-)
+from reasoningpool.api.pod_overrides import PodOverrides
+from reasoningpool.api.pod_placement import Toleration
+from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_model import ModelCache, ModelSource, PullPolicy, Quantization, SecretKeyRef
+from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeSpec, Workload
 from reasoningpool.sizing.types import AcceleratorFacts, KVCacheDType, SizingInput
 
 EngineVersion = tuple[int, int, int]
