@@ -198,7 +198,7 @@ def test_offload_size_is_gib_over_all_ranks(memory: str, rendered: str) -> None:
 
 
 def test_secrets_are_in_no_argument() -> None:
-    from reasoningpool.api.spec import HuggingFaceSource, SecretKeyRef
+    from reasoningpool.api.spec_model import HuggingFaceSource, SecretKeyRef
 
     ref = SecretKeyRef(name="vault", key="token")
     tier = b.tier(

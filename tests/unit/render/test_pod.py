@@ -211,7 +211,7 @@ def test_the_engines_last_words_reach_the_pods_status() -> None:
 
 
 def test_secrets_come_by_reference() -> None:
-    from reasoningpool.api.spec import HuggingFaceSource, SecretKeyRef
+    from reasoningpool.api.spec_model import HuggingFaceSource, SecretKeyRef
 
     source = ModelSource(hugging_face=HuggingFaceSource(token_secret_ref=SecretKeyRef(name="hf", key="t")))
     tier = b.tier(model=b.model(source=source), engine=b.engine(api_key_secret_ref=SecretKeyRef(name="api", key="k")))

@@ -78,7 +78,7 @@ class ApiModel(BaseModel):
 def list_map(*, minimum: int = 0, maximum: int, key: str = "name") -> Any:
     """A list whose entries are merged by a key, as server-side apply needs it."""
     return Field(
-        min_length=minimum,
+        min_length=minimum or None,
         max_length=maximum,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]},
     )
