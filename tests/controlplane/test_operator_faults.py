@@ -87,8 +87,9 @@ def test_k16_a_deletion_that_no_watch_told_is_found_by_the_comparison(cluster, f
         cluster.create_pool(one_tier())
         reaches(cluster, 1)
         eventually(lambda: len(cluster.pods()) == 1, "a pod")
+        service = eventually(lambda: cluster.get("Service", "p-reasoning"), "the Service")
         faults.mute_watches = True
-        old = cluster.get("Service", "p-reasoning")["metadata"]["uid"]
+        old = service["metadata"]["uid"]
         cluster.delete("Service", "p-reasoning")
 
         def made_again():
