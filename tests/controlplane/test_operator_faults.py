@@ -97,7 +97,7 @@ def test_k16_a_deletion_that_no_watch_told_is_found_by_the_comparison(cluster, f
             return found and found["metadata"]["uid"] != old
 
         eventually(made_again, "the Service to be made again", 40)
-        assert "watches had missed" in operator.text()
+        eventually(lambda: "watches had missed" in operator.text(), "the comparison to say so")
 
 
 @pytest.mark.parametrize("kind", ["expire_watches", "refuse_watches"])
