@@ -439,13 +439,22 @@ async def test_errors_of_the_server_arrive_as_ours(world):
 
 
 async def test_k14_a_request_without_an_answer_ends(world):
-    started = time.monotonic()
-    silent = await asyncio.start_server(lambda reader, writer: asyncio.Event().wait(), "127.0.0.1", 0)
-    world.kube._api.configuration.host = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-    kube = Kube(world.kube._api, timeout=0.3)
     from reasoningpool.adapters.errors import Unreachable
 
+    accepted = []
+
+    async def never_answer(_reader, writer):
+        accepted.append(writer)
+
+    started = time.monotonic()
+    silent = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    world.kube._api.configuration.host = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    kube = Kube(world.kube._api, timeout=0.3)
     with pytest.raises(Unreachable, match="no answer within"):
         await kube.get(ObjectKey("v1", "Service", "default", "kubernetes"))
     assert time.monotonic() - started < 5
+    for writer in accepted:
+        writer.close()
+        await writer.wait_closed()
     silent.close()
+    await silent.wait_closed()

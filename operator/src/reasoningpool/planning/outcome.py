@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
@@ -26,6 +27,9 @@ from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
 from reasoningpool.sizing import plan as size
+
+# The same input gives the same answer, and a pool is planned far more often than its budgets change.
+_size = lru_cache(maxsize=4096)(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def tier_outcomes(
         index, spec = specs[tier.name]
         _check_rendering(tier, f"spec.tiers[{index}]", findings)
         try:
-            sizing = size(tier.sizing_input)
+            sizing = _size(tier.sizing_input)
         except SizingError as error:
             findings.error(f"spec.tiers[{index}]" + (f".{error.field}" if error.field else ""), str(error))
             continue
