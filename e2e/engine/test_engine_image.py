@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine import image, server
@@ -72,7 +73,7 @@ def script(content: Content, root: Path, command: list[str]) -> str:
 
 
 def namespaced(text: str) -> list[str]:
-    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", text]
+    return ["unshare", "--mount", "--pid", "--fork", "sh", "-c", text]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,11 @@ def restricted(content: Content, tmp_path_factory: pytest.TempPathFactory) -> It
         server._wait_ready(running, port, 240)
         yield running
     finally:
-        process.kill()  # it passes this on, and would wait for its child at a milder signal
+        # The first process of the pid namespace; its end is the end of all in there. That `unshare` passes its own
+        # end on is undone by the change of user.
+        for child in psutil.Process(process.pid).children():
+            child.kill()
+        process.kill()
         process.wait()
 
 

@@ -51,11 +51,10 @@ class ApplyFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The world as last read: the pool, the children that carry its label, their pods and events.
+    """The world as last read: the pool, the children that carry its label, and their pods.
 
-    `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods,
-    `claims` the PersistentVolumeClaims the pool's tiers mount. `logs` maps pod uid to log ends asked for
-    before. `failures` are permanent apply errors of the previous cycle of this generation.
+    `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods.
+    `logs` maps pod uid to log ends asked for before. `failures` are permanent apply errors that still stand.
     """
 
     pool: Manifest
@@ -120,7 +119,7 @@ class Plan:
     """What to do, in this order: applies, prunes, pod deletions, status, events, then sleep.
 
     `status` is the whole status to apply, or None to leave it alone. `requeue_after_seconds` is None when
-    only events and the resync wake the pool. `suspended` plans carry nothing but status.
+    only events and the resync wake the pool.
     """
 
     applies: tuple[Apply, ...] = ()
@@ -132,7 +131,7 @@ class Plan:
     requeue_after_seconds: float | None = None
 
 
-# Kinds of children the planner prunes and the adapters watch, in the order they are applied.
+# Kinds of children: what the planner prunes and the adapters watch.
 OWNED_KINDS: tuple[tuple[str, str, str], ...] = (
     # apiVersion, kind, plural
     ("v1", "ServiceAccount", "serviceaccounts"),
