@@ -58,7 +58,7 @@ def test_ready_pool_says_so_in_every_column() -> None:
     assert sizing["kvBytesPerToken"] == 131_072
 
 
-def test_status_has_only_declared_fields_whatever_is_set() -> None:
+def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
     """K08: what is not in the schema would be pruned and written again for ever."""
     world = World(full())
     world.settings = _allowing("engine")

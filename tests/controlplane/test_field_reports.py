@@ -1,0 +1,141 @@
+"""Field reports that need controllers, pods or an absent operator, by their ids."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cluster.kwok import READY_AFTER
+from controlplane.operator_support import Cluster, eventually, running
+from demo.stack import install_crd
+from support.apiserver import ApiServer
+from support.pools import chat_tier, pool, tier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.core import Cluster as Kubernetes
+
+REPLICAS = 3
+SLOW = {"podOverrides": {"annotations": {READY_AFTER: "2s"}}}
+
+
+@pytest.fixture
+def fake(fake_nodes_cluster: Kubernetes) -> Iterator[Cluster]:
+    """A namespace of a cluster whose fake nodes run pods."""
+    install_crd(fake_nodes_cluster)
+    with ApiServer(fake_nodes_cluster.kubeconfig) as api:
+        yield Cluster(api, fake_nodes_cluster.new_namespace("reports"))
+
+
+def ready_pods(cluster: Cluster) -> dict[str, str]:
+    """Revision of each pod that serves."""
+    return {
+        item["metadata"]["name"]: item["metadata"]["labels"]["controller-revision-hash"]
+        for item in cluster.list("Pod")
+        if "deletionTimestamp" not in item["metadata"]
+        and any(c["type"] == "Ready" and c["status"] == "True" for c in item["status"].get("conditions", ()))
+    }
+
+
+def reason(cluster: Cluster, name: str = "p") -> str:
+    found = cluster.get("ReasoningPool", name) or {}
+    return str(found.get("status", {}).get("reason", ""))
+
+
+def test_r09_quick_edits_never_take_more_than_one_replica_and_the_last_one_wins(
+    fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
+) -> None:
+    with running(fake_nodes_cluster.kubeconfig, fake.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        fake.create_pool(pool(tiers=[tier(replicas=REPLICAS, **SLOW)]))
+        eventually(lambda: reason(fake) == "Ready", "the pool is Ready", 60)
+        fewest = REPLICAS
+        for limit in (2, 3, 4):
+            fake.patch("ReasoningPool", "p", {"spec": {"tiers": [tier(replicas=REPLICAS, maxNumSeqs=limit, **SLOW)]}})
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline:
+                fewest = min(fewest, len(ready_pods(fake)))
+
+        def finished() -> bool:
+            nonlocal fewest
+            revisions = ready_pods(fake)
+            fewest = min(fewest, len(revisions))
+            wanted = json.dumps(fake.get("StatefulSet", "p-reasoning"))
+            return "--max-num-seqs=4" in wanted and len(set(revisions.values())) == 1 and reason(fake) == "Ready"
+
+        eventually(finished, "the last edit runs everywhere", 90)
+        assert fewest >= REPLICAS - 1
+
+
+def test_r08_ready_is_false_while_a_new_revision_loads(
+    fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
+) -> None:
+    with running(fake_nodes_cluster.kubeconfig, fake.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        fake.create_pool(pool(tiers=[tier(replicas=2, **SLOW)]))
+        eventually(lambda: reason(fake) == "Ready", "the pool is Ready", 60)
+        changed = fake.patch("ReasoningPool", "p", {"spec": {"tiers": [tier(replicas=2, maxNumSeqs=2, **SLOW)]}})
+        generation = changed["metadata"]["generation"]
+
+        def seen() -> dict[str, Any] | None:
+            status = fake.get("ReasoningPool", "p")["status"]
+            return status if status["observedGeneration"] == generation else None
+
+        first = eventually(seen, "the operator sees the change")
+        assert first["reason"] == "RolloutInProgress"
+        assert "--max-num-seqs" in first["tiers"][0]["rollout"]["change"]
+        eventually(lambda: reason(fake) == "Ready", "the pool is Ready again", 60)
+
+
+def test_r11_replaced_resource_adopts_its_children_and_rolls_them(
+    fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
+) -> None:
+    body = pool(tiers=[tier()], engine={"image": "vllm/vllm-openai:v0.32.0"})
+    with running(fake_nodes_cluster.kubeconfig, fake.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        fake.create_pool(body)
+        eventually(lambda: reason(fake) == "Ready", "the pool is Ready", 60)
+        before = fake.get("StatefulSet", "p-reasoning")
+        body["spec"]["engine"]["image"] = "vllm/vllm-openai:v0.33.0"
+        fake_nodes_cluster.kubectl("-n", fake.namespace, "replace", "-f", "-", input=json.dumps(body))
+
+        def rolled() -> bool:
+            live = fake.get("StatefulSet", "p-reasoning")
+            image = live["spec"]["template"]["spec"]["containers"][0]["image"]
+            return image.endswith("v0.33.0") and reason(fake) == "Ready" and len(ready_pods(fake)) == 1
+
+        eventually(rolled, "the new image runs", 60)
+        (only,) = fake.list("StatefulSet")
+        assert only["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def test_k21_without_an_operator_everything_can_be_written_and_deleted(
+    crd_cluster: Kubernetes, apiserver: ApiServer
+) -> None:
+    namespace = crd_cluster.new_namespace("reports")
+    cluster = Cluster(apiserver, namespace)
+    cluster.create_pool(pool(tiers=[tier(), chat_tier()]))
+    account = crd_cluster.kubectl("-n", namespace, "label", "serviceaccount", "default", "a=b")
+    assert "labeled" in account.stdout
+    crd_cluster.kubectl("-n", namespace, "delete", "reasoningpool", "p", "--timeout=10s")
+    assert cluster.list("ReasoningPool") == []
+    for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
+        assert crd_cluster.get(kind)["items"] == []
+
+
+def test_k09_fifty_pools_are_planned_while_the_api_server_is_slow(
+    crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    for number in range(50):
+        cluster.create_pool(pool(f"p{number}", tiers=[tier(replicas=0)]))
+    with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log", "--concurrency", "2"):
+        eventually(lambda: len(cluster.list("StatefulSet")) == 50, "a StatefulSet for each pool", 90)
+        eventually(
+            lambda: all(item.get("status", {}).get("tiers") for item in cluster.list("ReasoningPool")), "statuses", 90
+        )
