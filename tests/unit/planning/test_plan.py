@@ -108,6 +108,9 @@ def test_removed_tier_is_pruned_and_nothing_else() -> None:
         (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),  # K18
         (changed(pool(), "spec.model.configJSON", '{"a"'), "InvalidSpec", "spec.model.configJSON: is no JSON: line 1"),
         (changed(pool(), "spec.model.configJSON", "[1]"), "InvalidSpec", "must be a JSON object"),
+        (changed(pool(), "spec.model.configJSON", "[" * 20_000), "InvalidSpec", "spec.model.configJSON: is no config"),
+        (changed(pool(), "spec.model.configJSON", "9" * 5_000), "InvalidSpec", "spec.model.configJSON: is no config"),
+        (changed(pool(), "spec.model.configJSON", '{"hidden_size": NaN}'), "InvalidSpec", "spec.model.configJSON"),
         (changed(pool(), "spec.accelerator.perReplica", 3), "InvalidSpec", "spec.accelerator.perReplica"),
         (changed(pool(), "spec.engine.extraArgs", ["--max-num-seq", "9"]), "InvalidSpec", "spec.engine.extraArgs[0]"),
         (changed(pool(), "spec.accelerator", {"product": "CPU"}), "InvalidSpec", "spec.engine.kvCacheMemory"),

@@ -71,6 +71,9 @@ def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Find
     except json.JSONDecodeError as error:
         findings.error(f"{path}.configJSON", f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}")
         return None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+        findings.error(f"{path}.configJSON", f"is no config.json: {error}")
+        return None
     if not isinstance(config, dict):
         findings.error(
             f"{path}.configJSON", f"must be a JSON object, the text of config.json; not {type(config).__name__}"
