@@ -24,10 +24,16 @@ REPLICAS = 3
 SLOW = {"podOverrides": {"annotations": {READY_AFTER: "2s"}}}
 
 
-@pytest.fixture
-def fake(fake_nodes_cluster: Kubernetes) -> Iterator[Cluster]:
-    """A namespace of a cluster whose fake nodes run pods."""
+@pytest.fixture(scope="module")
+def gpus(fake_nodes_cluster: Kubernetes) -> None:
+    """Nodes that no other test's pods fill."""
     install_crd(fake_nodes_cluster)
+    fake_nodes_cluster.add_fake_nodes(2, prefix="reports")
+
+
+@pytest.fixture
+def fake(fake_nodes_cluster: Kubernetes, gpus: None) -> Iterator[Cluster]:
+    """A namespace of a cluster whose fake nodes run pods."""
     with ApiServer(fake_nodes_cluster.kubeconfig) as api:
         yield Cluster(api, fake_nodes_cluster.new_namespace("reports"))
 

@@ -111,6 +111,7 @@ def test_u12_unschedulable_pod_says_what_it_waits_for_until_it_is_scheduled(mess
     ready = condition(world.pool["status"])
     assert (ready["status"], ready["reason"], world.pool["status"]["reason"]) == ("False", reason, reason)
     assert message in ready["message"]
+    assert "nvidia.com/gpu.:" not in ready["message"]
     world.roll("p-reasoning")
     world.step()
     assert condition(world.pool["status"])["reason"] == "Ready"

@@ -111,7 +111,7 @@ def diagnose(pod: LivePod, log: PodLog | None) -> Diagnosis | None:
 
 
 def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
-    resource = re.search(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]+)", message)
+    resource = re.search(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])", message)
     if resource:
         return Diagnosis(
             Reason.WAITING_FOR_GPU,
