@@ -39,9 +39,8 @@ def shape(cluster: Cluster) -> dict[str, Any]:
             if not any(owner["kind"] == "ReasoningPool" for owner in item["metadata"].get("ownerReferences", ())):
                 continue
             spec = item.get("spec", {})
-            for field in ("clusterIP", "clusterIPs"):
-                if spec.get(field) not in {"None", None} and spec.get(field) != ["None"]:
-                    spec.pop(field, None)
+            if spec.get("clusterIP") != "None":  # an address of its own differs from Service to Service
+                spec = {name: value for name, value in spec.items() if name not in {"clusterIP", "clusterIPs"}}
             found[f"{kind}/{item['metadata']['name']}"] = [item["metadata"]["labels"], spec]
     return found
 
