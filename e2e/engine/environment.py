@@ -90,7 +90,10 @@ def _installed(prefix: Path) -> EngineEnvironment | None:
     # The link to the base Python dangles once that one was removed or upgraded.
     if not marker.exists() or not python.exists():
         return None
-    facts = json.loads(marker.read_text())
+    try:
+        facts = json.loads(marker.read_text())
+    except ValueError:  # half written: by another process right now, or by one that died; who holds the lock knows
+        return None
     libraries = facts["shared_library_dir"]
     return EngineEnvironment(
         python=python,

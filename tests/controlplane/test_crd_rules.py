@@ -139,6 +139,12 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.engine.kvCacheMemory",
         "must be a quantity greater than zero",
     ),
+    "bandwidth": (changed(pool(), "spec.engine.loadBandwidth", "1"), "spec.engine.loadBandwidth", "at least 1M bytes"),
+    "share-zero": (
+        changed(pool(), "spec.tiers.0.efforts.0.sharePercent", 0),
+        "sharePercent",
+        "greater than or equal to 1",
+    ),
     "tier-pods": (pool(tiers=[tier("pods")]), "spec.tiers[0].name", "the name pods is taken by the Services"),
     "tier-dash": (pool(tiers=[tier("a-b")]), "spec.tiers[0].name", "should match"),
     "name-upper": (pool("Pool"), "metadata.name", "lower case"),

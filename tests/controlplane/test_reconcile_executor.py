@@ -304,6 +304,25 @@ async def test_a_kind_that_is_not_installed_is_said_so(world):
     assert failure.message == "the cluster does not serve PodMonitor (monitoring.coreos.com/v1)"
 
 
+async def test_text_beyond_the_bmp_arrives_as_it_was_written(world):
+    engine = world.stateful_set()
+    engine["metadata"]["annotations"] = {"note": '😀 漢 é "quoted"\nline'}
+    await settled(world, Apply(manifest=engine))
+    assert live(world)["metadata"]["annotations"]["note"] == engine["metadata"]["annotations"]["note"]
+
+
+async def test_no_pods_run_under_an_account_of_somebody_else(world):
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
+    theirs = {**account, "metadata": {"name": "p-engine", "namespace": account["metadata"]["namespace"]}}
+    await world.kube.create(theirs, manager="them")
+    engine = world.stateful_set()
+    engine["spec"]["template"]["spec"]["serviceAccountName"] = "p-engine"
+    report = await world.carry_out(Apply(manifest=account), Apply(manifest=engine))
+    assert {failure.key.kind for failure in report.failures} == {"ServiceAccount", "StatefulSet"}
+    assert all("does not belong to this pool" in failure.message for failure in report.failures)
+    assert world.cluster.get("StatefulSet", engine["metadata"]["name"]) is None
+
+
 async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_it_conflicts(world):
     ours = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
     theirs = {**ours, "metadata": {"name": "p-engine", "namespace": ours["metadata"]["namespace"]}}

@@ -62,6 +62,14 @@ def test_unfinished_install_is_removed_first(monkeypatch: pytest.MonkeyPatch) ->
     assert "removing an unfinished or broken install" in said[0]
 
 
+def test_half_written_marker_is_no_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    installer = Installer(monkeypatch)
+    marker = environment.ensure().prefix / install.MARKER
+    marker.write_text(marker.read_text()[:10])
+    environment.ensure()
+    assert len(installer.installed) == 2
+
+
 def test_removed_base_python_means_a_new_install(monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(monkeypatch)
     python = environment.ensure().python

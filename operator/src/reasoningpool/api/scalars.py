@@ -100,6 +100,37 @@ Size = Annotated[
 ]
 """An amount of memory greater than zero."""
 
+LEAST_BANDWIDTH: Final = 1_000_000  # bytes per second; less is a mistake, and times derived from it overflow
+
+
+def _check_bandwidth(value: Any) -> str | int:
+    checked = _check_quantity(value)
+    if parse_quantity(checked) < LEAST_BANDWIDTH:
+        msg = "must be at least 1M bytes per second"
+        raise ValueError(msg)
+    return checked
+
+
+Bandwidth = Annotated[
+    str | int,
+    BeforeValidator(_check_bandwidth),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "pattern": QUANTITY_PATTERN,
+            "maxLength": 20,
+            "x-kubernetes-validations": [
+                {
+                    "rule": "type(self) == int ? self >= 1000000 :"
+                    " (isQuantity(self) && quantity(self).compareTo(quantity('1M')) >= 0)",
+                    "message": "must be at least 1M bytes per second",
+                }
+            ],
+        }
+    ),
+]
+"""Bytes per second."""
+
 
 def _integer(minimum: int, maximum: int) -> Any:
     return Field(strict=True, ge=minimum, le=maximum)
@@ -109,7 +140,7 @@ Tokens = Annotated[int, _integer(0, 10_000_000)]
 PositiveTokens = Annotated[int, _integer(1, 10_000_000)]
 Replicas = Annotated[int, _integer(0, 1000)]
 PositiveReplicas = Annotated[int, _integer(1, 1000)]
-Percent = Annotated[int, _integer(0, 100)]
+Percent = Annotated[int, _integer(1, 100)]
 Permille = Annotated[int, _integer(1, 999)]
 Seconds = Annotated[int, _integer(1, 86_400)]
 Milliseconds = Annotated[int, _integer(1, 600_000)]

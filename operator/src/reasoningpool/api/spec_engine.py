@@ -9,6 +9,7 @@ from pydantic import Field
 from reasoningpool.api.base import ApiModel, Rule, exactly_one
 from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.api.scalars import (
+    Bandwidth,
     EngineVersion,
     Flag,
     ImageReference,
@@ -35,7 +36,7 @@ class CustomAccelerator(ApiModel):
     """Extended resource a pod requests. Default: nvidia.com/gpu."""
     node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=16)] | None = None
     """Labels of the nodes that have it."""
-    memory_bandwidth: Size | None = None
+    memory_bandwidth: Bandwidth | None = None
     """Memory bandwidth in bytes per second, for time estimates."""
 
 
@@ -103,7 +104,7 @@ class EngineSpec(ApiModel):
     """Default: the model's own."""
     api_key_secret_ref: SecretKeyRef | None = None
     """API key the engine asks for; it covers /v1 only, not /metrics and other paths."""
-    load_bandwidth: Size | None = None
+    load_bandwidth: Bandwidth | None = None
     """Bytes per second at which weights are loaded or downloaded, for the start-up budget. Default: 100Mi."""
     startup_timeout_seconds: Seconds | None = None
     """Time a replica may take to become ready. Default: from the weights and loadBandwidth, at least 10 minutes."""

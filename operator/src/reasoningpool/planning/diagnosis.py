@@ -119,6 +119,9 @@ def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
             " perReplica",
         )
     plain = re.search(r"Insufficient (cpu|memory|ephemeral-storage)", message)
+    if "persistentvolumeclaim" in message.lower() or "persistent volume" in message.lower():
+        advice = "check the claims that model.source, model.cache and podOverrides name, and their storage class"
+        return Diagnosis(Reason.UNSCHEDULABLE, f"pod {pod.name} cannot be scheduled: {message}; {advice}")
     advice = (
         f"larger nodes, or a smaller request of {plain[1]} for the engine container in podOverrides, would do"
         if plain

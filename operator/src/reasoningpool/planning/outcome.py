@@ -176,6 +176,14 @@ def _progress(outcome: TierOutcome, live: LiveTier, desired: int) -> TierState:
             Reason.ROLLOUT_IN_PROGRESS,
             f"tier {name}: {len(current)} of {desired} replicas run the new revision, {ready} of them ready",
         )
+    if not live.pods and outcome.change is None:
+        assert live.stateful_set is not None  # said before this
+        found = f"statefulset {live.stateful_set['metadata']['name']}"
+        return TierState(
+            Reason.CREATING,
+            f"tier {name}: none of {desired} pods has been created yet; if this lasts, kubectl describe {found}"
+            " tells what refuses them (a quota, a LimitRange, a missing PriorityClass)",
+        )
     if ready < desired:
         budget = outcome.sizing.startup_budget_seconds if isinstance(outcome.sizing, SizingPlan) else 0
         return TierState(

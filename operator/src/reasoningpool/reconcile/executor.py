@@ -145,8 +145,10 @@ class Executor:
             if error.namespace_terminating:
                 run.transient.append(error)
             else:
-                hint = "grant it to the operator's service account (operator/deploy/rbac.yaml lists what it needs)"
-                self._refuse(run, key, wanted, f"{error.message}; {hint}", RETRY_FORBIDDEN_SECONDS)
+                # RBAC says "cannot"; quotas and policies are forbidding too, and nothing can be granted there.
+                hint = "; grant it to the operator's service account (operator/deploy/rbac.yaml lists what it needs)"
+                said = error.message + (hint if " cannot " in error.message else "")
+                self._refuse(run, key, wanted, said, RETRY_FORBIDDEN_SECONDS)
         except NotInstalled:
             message = f"the cluster does not serve {key.kind} ({key.api_version})"
             self._refuse(run, key, wanted, message, RETRY_REFUSED_SECONDS)
@@ -245,6 +247,7 @@ class Executor:
     async def _apply_stateful_set(self, run: _Run, apply: Apply, key: ObjectKey, wanted: bytes) -> None:
         record = self._store.record(run.pool, key)
         if record is None:
+            self._need_account(run, apply.manifest)
             number = self._replicas_to_create(run, apply, apply.replicas)
             await self._create_stateful_set(run, apply, key, wanted, number)
             return
@@ -261,6 +264,13 @@ class Executor:
             await self._scale(run, key, apply.replicas, Priority.URGENT)
         if refusal is not None:
             raise refusal
+
+    def _need_account(self, run: _Run, manifest: Manifest) -> None:
+        """Without an account of the pool's own no pods: they would run under somebody else's of that name."""
+        account = manifest["spec"]["template"]["spec"].get("serviceAccountName")
+        for key, refused in run.memory.refused.items():
+            if key.kind == "ServiceAccount" and key.name == account:
+                raise Permanent(refused.failure.message, status=409, reason="AlreadyExists")
 
     async def _create_stateful_set(
         self, run: _Run, apply: Apply, key: ObjectKey, wanted: bytes, number: int | None

@@ -60,8 +60,9 @@ def object_meta(
         "name": name,
         "namespace": pool.namespace,
         "labels": dict(sorted(labels.items())),
-        "ownerReferences": [owner_reference(pool)],
     }
+    if pool.uid:  # a pool in a file has none, and an owner without one cannot be applied
+        meta["ownerReferences"] = [owner_reference(pool)]
     if annotations:
         meta["annotations"] = dict(sorted(annotations.items()))
     return meta
