@@ -282,7 +282,8 @@ def test_a_deleted_pod_ends_in_its_own_time(python: core.Cluster) -> None:
     assert follow.stdout.readline() == "serving\n"
     python.kubectl("--namespace", namespace, "delete", "pod", "patient", "--wait=true")
     rest, _ = follow.communicate(timeout=30)
-    assert rest == "asked to leave\nleft\n"
+    # The kubelet may add a line of its own to a followed log when the container is gone before the stream is.
+    assert rest.startswith("asked to leave\nleft\n")
 
 
 def test_gpus_are_counted(python: core.Cluster) -> None:
