@@ -6,19 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoningpool.vllm.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from reasoningpool.vllm.flag_table import Takes, look_up, spellings
+from reasoningpool.vllm.permitted_arguments import (
+    FREE,
+    ONLY_KEYS,
+    OWNED_KEYS,
+    REFUSED_VALUES,
+    WARNED,
+    WARNED_BESIDE,
+)
 
 VERSION = (0, 33, 0)
 
 
 def messages(*args: str, scaling: bool = False) -> list[str]:
-    return [problem.message for problem in check_extra_arguments(args, VERSION, scaling=scaling)]
+    found = check_extra_arguments(args, VERSION, scaling=scaling)
+    return [problem.message for problem in found if problem.refused]
+
+
+def doubts(*args: str) -> list[str]:
+    return [problem.message for problem in check_extra_arguments(args, VERSION) if not problem.refused]
 
 
 def indexes(*args: str) -> list[int]:
-    return [problem.index for problem in check_extra_arguments(args, VERSION)]
+    return [problem.index for problem in check_extra_arguments(args, VERSION) if problem.refused]
 
 
 ALLOWED = [
@@ -87,6 +100,24 @@ REFUSALS = [
     (("--uds=/x",), "TCP port"),
     (("--dtype=float32",), "16-bit"),
     (("--help",), "print its help"),
+    (("-h",), "print its help"),
+    (("--version",), "print its version"),
+    (("-v",), "print its version"),
+    (("--task", "embed"), "generates text"),
+    (("--task=generate",), "generates text"),
+    (("--runner", "pooling"), "generates text"),
+    (("--convert=embed",), "generates text"),
+    (("--speculative_model", "x"), "speculative.model"),
+    (("--hf-overrides", '{"num_hidden_layers": 1}'), "model.configJSON"),
+    (("--hf-overrides", '{"rope_parameters": {}, "head_dim": 64}'), "model.configJSON"),
+    (("--hf_overrides.text_config.num_hidden_layers", "1"), "model.configJSON"),
+    (("--hf-over=$(OVERRIDES)",), "model.configJSON"),
+    (("--hf-overrides", "[]"), "model.configJSON"),
+    (("--hf-config-path=/x",), "model.configJSON"),
+    (("--quantization-config", "{}"), "model.quantization"),
+    (("--load-format=bitsandbytes",), "model.quantization"),
+    (("--grpc-port=1",), "API key"),
+    (("--distributed-executor-backend", "ray"), "one pod"),
 ]
 
 
@@ -94,6 +125,35 @@ REFUSALS = [
 def test_a_collision_is_refused_with_the_field_to_use(args: tuple[str, ...], words: str) -> None:
     (message,) = messages(*args)
     assert words in message
+
+
+WARNINGS = [
+    (("-O3",), "CUDA graphs"),
+    (("-O", "0"), "CUDA graphs"),
+    (("-O=1",), "CUDA graphs"),
+    (("--optimization_level=0",), "CUDA graphs"),
+    (("-cc.cudagraph_mode", "NONE"), "CUDA graphs"),
+    (("--compilation-config.cudagraph_capture_sizes=[1]",), "CUDA graphs"),
+    (("--compilation_config", '{"mode": 3}'), "CUDA graphs"),
+    (("--max-cudagraph-capture-size=8",), "CUDA graphs"),
+    (("--cuda-graph-sizes", "8"), "CUDA graphs"),
+    (("--enable-lora", "--max-loras=4", "--max-lora-rank", "64"), "adapters"),
+    (("--hf-overrides", '{"rope_parameters": {"factor": 4.0}, "max_position_embeddings": 131072}'), "configJSON"),
+    (("--hf-overrides.max_position_embeddings", "131072"), "configJSON"),
+    (("--kv-events-config", "{}"), "port"),
+    (("--no-enable-chunked-prefill",), "activation peak"),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), WARNINGS, ids=[" ".join(args) for args, _ in WARNINGS])
+def test_what_the_sizing_cannot_see_is_let_through_with_one_warning(args: tuple[str, ...], words: str) -> None:
+    assert messages(*args) == []
+    (doubt,) = doubts(*args)
+    assert words in doubt
+
+
+def test_a_free_flag_brings_no_warning() -> None:
+    assert doubts("--seed=1", "--enable-log-requests", "--flag-of-a-plugin", "value") == []
 
 
 @pytest.mark.parametrize(
@@ -152,10 +212,22 @@ def test_statistics_may_be_off_unless_they_scale_the_tier() -> None:
     assert "StatsDisabled" in messages("--disable_log-stats", scaling=True)[0]
 
 
-def test_the_policy_names_only_flags_that_exist() -> None:
+def test_every_flag_of_the_table_is_in_exactly_one_class() -> None:
+    """A flag that a new version adds has to be judged before it can be let through."""
+    classes = (set(OWNED), set(REFUSED), set(WARNED), set(FREE))
     known = {flag.name for flag in spellings().values()}
-    assert set(OWNED) | set(REFUSED) | set(REFUSED_VALUES) | {flag for flag, _ in OWNED_KEYS} <= known
-    assert not set(OWNED) & set(REFUSED)
+    counts = {name: sum(name in members for members in classes) for name in known.union(*classes)}
+    assert {name for name in known if counts[name] != 1} == set()
+    assert counts.keys() == known
+    # Flags that are let through but for some values or keys.
+    partly = set(REFUSED_VALUES) | {flag for flag, _ in OWNED_KEYS} | set(ONLY_KEYS)
+    assert partly <= classes[2] | classes[3]
+
+
+def test_flags_beside_the_table_are_not_in_it() -> None:
+    """They would never be looked at: the table's own classes come first."""
+    assert not {*REFUSED_BESIDE, *WARNED_BESIDE} & {*spellings()}
+    assert all(not look_up(name).flags for name in (*REFUSED_BESIDE, *WARNED_BESIDE))
 
 
 def test_the_table_holds_the_flags_of_one_version() -> None:
@@ -196,3 +268,15 @@ def test_an_owned_flag_never_gets_through(name: str, joint: str, data: st.DataOb
     args = [spelling] if takes is Takes.NONE else [f"{spelling}=1"] if joint == "=" else [spelling, "1"]
     before = data.draw(st.sampled_from([[], ["--seed", "1"], ["--enable-lora"]]))
     assert len(before) in indexes(*before, *args)
+
+
+@given(st.sampled_from(sorted(REFUSED)), st.data())
+def test_a_refused_flag_never_gets_through(name: str, data: st.DataObject) -> None:
+    spelling = data.draw(st.sampled_from(sorted(s for s, flag in spellings().items() if flag.name == name)))
+    assert indexes(spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1") == [0]
+
+
+@given(st.sampled_from(sorted(WARNED)), st.data())
+def test_a_doubtful_flag_never_gets_through_in_silence(name: str, data: st.DataObject) -> None:
+    spelling = data.draw(st.sampled_from(sorted(s for s, flag in spellings().items() if flag.name == name)))
+    assert check_extra_arguments((spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1",), VERSION)

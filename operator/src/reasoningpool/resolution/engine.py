@@ -78,7 +78,8 @@ def resolve_engine(
         )
     extra = spec.extra_args or ()
     for problem in check_extra_arguments(extra, version, scaling=scaling):
-        findings.error(f"{merged.path('extra_args')}[{problem.index}]", problem.message)
+        report = findings.error if problem.refused else findings.warning
+        report(f"{merged.path('extra_args')}[{problem.index}]", problem.message)
     if spec.kv_cache_memory is not None and spec.memory_utilization_percent is not None:
         findings.warning(
             merged.path("memory_utilization_percent"), "has no effect, since kvCacheMemory states the KV cache's size"

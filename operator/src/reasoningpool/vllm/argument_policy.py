@@ -1,8 +1,7 @@
 """Which flags of `vllm serve` the operator owns, which it refuses, and why.
 
-Everything else may be given in `engine.extraArgs`. Judged one by one; the ones that are let through although
-they touch memory (LoRA, CUDA graph sizes, expert balancing, KV transfer) are checked after the start, where
-the engine's real KV pool is compared with the plan.
+Every flag of the table is judged and in exactly one class: owned or refused (here), let through with a
+warning, or free (`permitted_arguments`). A flag that the table does not know is let through.
 """
 
 from __future__ import annotations
@@ -50,6 +49,8 @@ _PARALLEL: Final = "the sizing knows tensor parallelism only (accelerator.perRep
 _KV: Final = "it changes how much KV cache a request takes or the pool holds, which the sizing cannot see"
 _HTTP: Final = "probes, metrics and routes speak plain HTTP to the engine; use TLS at the gateway or in a sidecar"
 _WEIGHTS: Final = "it moves weights to host memory, which the sizing cannot see"
+_GENERATES: Final = "a tier generates text from text, which clients, routes and budgets rely on"
+_OTHER_CONFIG: Final = "it changes the geometry the sizing counts with: state the model's config in model.configJSON"
 
 # Not rendered, and refused: the reason.
 REFUSED: Final = {
@@ -88,6 +89,16 @@ REFUSED: Final = {
     "--ssl-cert-reqs": _HTTP,
     "--ssl-ciphers": _HTTP,
     "--enable-ssl-refresh": _HTTP,
+    "--grpc-port": "it opens a second way in that Services, probes and the API key do not cover",
+    "--ray-workers-use-nsight": "there is no Ray in a replica: its processes are the engine's own",
+    "--runner": _GENERATES,
+    "--convert": _GENERATES,
+    "--pooler-config": _GENERATES,
+    "--tokens-only": _GENERATES,
+    "--skip-tokenizer-init": _GENERATES,
+    "--mm-encoder-only": _GENERATES,
+    "--hf-config-path": _OTHER_CONFIG,
+    "--quantization-config": "it changes the size of the weights: set model.quantization instead",
     "--num-gpu-blocks-override": "it replaces the derived KV pool: set engine.kvCacheMemory instead",
     "--max-num-active-seqs": "sizing, gateway and autoscaler rely on --max-num-seqs: set maxNumSeqs of the tier",
     "--watermark": _KV,
@@ -101,6 +112,7 @@ REFUSED: Final = {
     "--replayssm-buffer-len": _KV,
     "--disable-hybrid-kv-cache-manager": _KV,
     "--disable-sliding-window": _KV,
+    "--swa-bounded-replay": _KV,
     "--mm-ipc-gpu-memory-gb": _KV,
     "--cpu-offload-gb": _WEIGHTS,
     "--cpu-offload-params": _WEIGHTS,
@@ -111,12 +123,13 @@ REFUSED: Final = {
     "--offload-prefetch-step": _WEIGHTS,
 }
 
-# Refused with these values only: float32 doubles what the sizing counts.
-REFUSED_VALUES: Final = {
-    "--dtype": (frozenset({"float", "float32"}), "the sizing counts 16-bit activations and KV cache"),
-}
-
-# Keys of a JSON argument that say what an owned flag says.
-OWNED_KEYS: Final = {
-    ("--structured-outputs-config", "reasoning_parser"): OWNED["--reasoning-parser"],
+# Of the `vllm` command itself, or of versions before the table's: refused as well.
+REFUSED_BESIDE: Final = {
+    "--version": "the engine would print its version and stop",
+    "-v": "the engine would print its version and stop",
+    "--task": _GENERATES,
+    "--speculative-model": OWNED["--spec-model"],
+    "--num-speculative-tokens": OWNED["--spec-tokens"],
+    "--rope-scaling": "removed: use --hf-overrides with rope_parameters",
+    "--rope-theta": "removed: use --hf-overrides with rope_parameters",
 }

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reasoningpool.vllm.argument_policy import OWNED, OWNED_KEYS, REFUSED, REFUSED_VALUES
+from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up
+from reasoningpool.vllm.permitted_arguments import ONLY_KEYS, OWNED_KEYS, REFUSED_VALUES, WARNED, WARNED_BESIDE
 
 Version = tuple[int, int, int]
 
@@ -28,17 +29,20 @@ _LOG_STATS: Final = "--disable-log-stats"
 
 @dataclass(frozen=True, slots=True)
 class ExtraArgProblem:
-    """An argument that cannot be given: its index in the list, the argument itself, and what to do instead."""
+    """An argument that cannot be given, or with a warning: its index in the list, itself, and what to know or do."""
 
     index: int
     argument: str
     message: str
+    refused: bool = True
 
 
 def check_extra_arguments(
     args: Sequence[str], version: Version | None, *, scaling: bool = False
 ) -> tuple[ExtraArgProblem, ...]:
-    """What has to be refused in a list of further `vllm serve` arguments.
+    """What has to be refused in a list of further `vllm serve` arguments; if nothing has, what is doubtful.
+
+    A doubt that several arguments share is said for the first of them.
 
     Args:
         args: The list as written, one token per entry.
@@ -46,7 +50,10 @@ def check_extra_arguments(
         scaling: Whether the tier is scaled by the engine's metrics.
     """
     reader = _Reader(tuple(args), version, scaling)
-    return tuple(ExtraArgProblem(index, args[index], message) for index, message in reader.problems())
+    refused = tuple(ExtraArgProblem(index, args[index], message) for index, message in reader.problems())
+    return refused or tuple(
+        ExtraArgProblem(index, args[index], message, refused=False) for index, message in reader.doubts.values()
+    )
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class _Reader:
     version: Version | None
     scaling: bool
     seen: dict[str, str] = field(default_factory=dict)  # flag, with its key after a dot -> as written
+    doubts: dict[str, tuple[int, str]] = field(default_factory=dict)  # reason -> index and message of the first
 
     def problems(self) -> Iterator[tuple[int, str]]:
         """Index and message of every problem."""
@@ -78,6 +86,7 @@ class _Reader:
             following = self.args[index : index + count]
             values = following if given is None else (given,)
             yield from ((index - 1, message) for message in self._judge(spelling, match, given, values))
+            self._doubt(index - 1, spelling, match)
             yield from ((index + at, _hidden(text)) for at, text in enumerate(following) if _VARIABLE.match(text))
             index += count
 
@@ -110,9 +119,11 @@ class _Reader:
             yield f"{spelling} is ambiguous: vLLM knows {names}{more}; write it in full"
             return
         if not match.flags:
+            if reason := REFUSED_BESIDE.get(_dashed(spelling)):
+                yield f"{spelling}: {reason}"
             return
         flag = match.flags[0]
-        shown = f"{spelling}: " if spelling == flag.name else f"{spelling} ({flag.name}): "
+        shown = _shown(spelling, flag)
         if message := self._refusal(flag, match, values):
             yield shown + message
             return
@@ -133,10 +144,17 @@ class _Reader:
         refused, reason = REFUSED_VALUES.get(flag.name, (frozenset(), ""))
         if refused & set(values):
             return f"{values[0]} is not supported: {reason}"
-        for key in _keys(match.key, values):
-            if (flag.name, key) in OWNED_KEYS:
-                return f"{key}: {OWNED_KEYS[flag.name, key]}"
-        return None
+        return _refused_key(flag, match, values)
+
+    def _doubt(self, index: int, spelling: str, match: Match) -> None:
+        """Note what the user should know of a flag that is let through."""
+        if len(match.flags) > 1:
+            return
+        flag = match.flags[0] if match.flags else None
+        reason = WARNED.get(flag.name) if flag else WARNED_BESIDE.get(_dashed(spelling))
+        if reason is not None:
+            shown = _shown(spelling, flag) if flag else f"{spelling}: "
+            self.doubts.setdefault(reason, (index, shown + reason))
 
     def _repeated(self, flag: Flag, key: str | None, spelling: str) -> str | None:
         """The earlier spelling of a flag that is given twice."""
@@ -154,6 +172,29 @@ class _Reader:
         if self.version is not None and self.version < (0, 10, 0):
             return f"{_ENABLE_REASONING}: deprecated, model.parsers.reasoning is enough"
         return f"{_ENABLE_REASONING}: removed in 0.10, model.parsers.reasoning is enough"
+
+
+def _refused_key(flag: Flag, match: Match, values: Sequence[str]) -> str | None:
+    """Why a key of a JSON argument cannot be given."""
+    keys = list(_keys(match.key, values))
+    for key in keys:
+        if (flag.name, key) in OWNED_KEYS:
+            return f"{key}: {OWNED_KEYS[flag.name, key]}"
+    if flag.name not in ONLY_KEYS:
+        return None
+    allowed, reason = ONLY_KEYS[flag.name]
+    if keys and allowed.issuperset(keys):
+        return None
+    return f"{reason} (only {', '.join(sorted(allowed))} may be given here)"
+
+
+def _shown(spelling: str, flag: Flag) -> str:
+    return f"{spelling}: " if spelling == flag.name else f"{spelling} ({flag.name}): "
+
+
+def _dashed(spelling: str) -> str:
+    """A long flag's name with dashes, without keys after a dot."""
+    return spelling[:2] + spelling[2:].partition(".")[0].replace("_", "-")
 
 
 def _is_flag(argument: str) -> bool:
