@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
@@ -15,11 +14,10 @@ from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
+from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
-
-_DEV_MODE: Final = "VLLM_SERVER_DEV_MODE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,16 @@ def _tier(
     accelerator_path = f"{path}.accelerator" if tier.accelerator else "spec.accelerator"
     accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, findings)
     known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", findings)
-    _check_tier(tier, path, findings, settings)
+    _check_tier(tier, path, findings)
+    if tier.pod_overrides is not None:
+        check_overrides(
+            tier.pod_overrides,
+            f"{path}.podOverrides",
+            accelerator=accelerator,
+            accelerator_path=accelerator_path,
+            service_accounts=settings.allowed_service_accounts,
+            findings=findings,
+        )
     if accelerator is None or known is None:
         return None
     merged = merge_engine(pool.spec.engine, tier.engine, path)
@@ -217,7 +224,7 @@ def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Find
         )
 
 
-def _check_tier(tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings) -> None:
+def _check_tier(tier: TierSpec, path: str, findings: Findings) -> None:
     largest = max(tier.efforts, key=lambda effort: effort.thinking_tokens + effort.answer_tokens)
     needed = tier.prompt_tokens + largest.thinking_tokens + largest.answer_tokens
     if tier.max_model_len is not None and tier.max_model_len < needed:
@@ -226,22 +233,6 @@ def _check_tier(tier: TierSpec, path: str, findings: Findings, settings: Resolut
             f"{tier.max_model_len} tokens cannot hold a request of effort {largest.name}, which may have {needed}"
             " (prompt, thinking and answer): raise it to at least that, lower the budgets, or leave it out",
         )
-    overrides = tier.pod_overrides
-    if overrides is None:
-        return
-    account = overrides.service_account_name
-    if account is not None and account not in settings.allowed_service_accounts:
-        findings.error(
-            f"{path}.podOverrides.serviceAccountName",
-            f"{account!r} is not among the service accounts this operator may hand out"
-            " (--allowed-service-account); by default pools use an account of their own without rights",
-        )
-    for container in overrides.containers or ():
-        if any(variable.name == _DEV_MODE for variable in container.env or ()):
-            findings.warning(
-                f"{path}.podOverrides.containers",
-                f"{_DEV_MODE} opens control endpoints that the API key does not protect",
-            )
 
 
 def _check_shared_claims(pool: ReasoningPool, findings: Findings) -> None:
