@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TIER = "spec.tiers.0"
 VOLUMES = f"{TIER}.podOverrides.volumes"
+CONTAINERS = f"{TIER}.podOverrides.containers"
+ARGUMENTS = "spec.engine.extraArgs"
 QUANTILES = {"p50": 10, "p90": 20, "p99": 30}
 
 # What is wrong with the pool, and what the answer must name: the field and the words.
@@ -65,7 +67,7 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "U15-B-requests": (
         changed(
             pool(),
-            f"{TIER}.podOverrides.containers",
+            CONTAINERS,
             [{"name": "engine", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "100Mi"}}}],
         ),
         "spec.tiers[0].podOverrides.containers[0].resources.requests",
@@ -115,7 +117,7 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "env-two": (
         changed(
             pool(),
-            f"{TIER}.podOverrides.containers",
+            CONTAINERS,
             [
                 {
                     "name": "engine",
@@ -127,19 +129,62 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "set at most one of value and valueFrom",
     ),
     "env-source": (
-        changed(
-            pool(), f"{TIER}.podOverrides.containers", [{"name": "engine", "env": [{"name": "A", "valueFrom": {}}]}]
-        ),
+        changed(pool(), CONTAINERS, [{"name": "engine", "env": [{"name": "A", "valueFrom": {}}]}]),
         "valueFrom",
         "set exactly one of secretKeyRef, configMapKeyRef and fieldRef",
     ),
     "volume-none": (changed(pool(), VOLUMES, [{"name": "v"}]), "volumes[0]", "set exactly one of emptyDir"),
-    "size-zero": (
+    "memory-zero": (
         changed(pool(), "spec.engine.kvCacheMemory", "0Gi"),
         "spec.engine.kvCacheMemory",
-        "must be a quantity greater than zero",
+        "must be from 1Mi to 16Ti",
     ),
-    "bandwidth": (changed(pool(), "spec.engine.loadBandwidth", "1"), "spec.engine.loadBandwidth", "at least 1M bytes"),
+    "memory-absurd": (
+        changed(pool(), f"{TIER}.kvOffload", {"cpuMemory": "1Pi"}),
+        "spec.tiers[0].kvOffload.cpuMemory",
+        "must be from 1Mi to 16Ti",
+    ),
+    "memory-number": (
+        changed(pool(), f"{TIER}.podOverrides", {"sharedMemory": 2**44 + 1}),
+        "spec.tiers[0].podOverrides.sharedMemory",
+        "must be from 1Mi to 16Ti",
+    ),
+    "storage-absurd": (
+        changed(pool(), "spec.model.cache", {"claimTemplate": {"size": "1025Ti"}}),
+        "spec.model.cache.claimTemplate.size",
+        "must be from 1Mi to 1Pi",
+    ),
+    "resource-absurd": (
+        changed(pool(), CONTAINERS, [{"name": "engine", "resources": {"limits": {"cpu": "2P"}}}]),
+        "spec.tiers[0].podOverrides.containers[0].resources.limits",
+        "must be from 0 to 1P",
+    ),
+    "bandwidth": (
+        changed(pool(), "spec.engine.loadBandwidth", "1"),
+        "spec.engine.loadBandwidth",
+        "must be from 1M to 1P bytes per second",
+    ),
+    "nul-variable": (
+        changed(pool(), CONTAINERS, [{"name": "engine", "env": [{"name": "A", "value": "a\0b"}]}]),
+        "spec.tiers[0].podOverrides.containers[0].env[0].value",
+        "should match",
+    ),
+    "nul-argument": (
+        changed(pool(), "spec.engine.extraArgs", ["--seed\0"]),
+        "spec.engine.extraArgs[0]",
+        "should match",
+    ),
+    "nul-template": (
+        changed(pool(), "spec.engine.chatTemplate", {"inline": "a\0b"}),
+        "spec.engine.chatTemplate.inline",
+        "should match",
+    ),
+    "nul-config": (changed(pool(), "spec.model.configJSON", "{}\0"), "spec.model.configJSON", "should match"),
+    "nul-annotation": (
+        changed(pool(), f"{TIER}.podOverrides.annotations", {"a": "b\0"}),
+        "spec.tiers[0].podOverrides.annotations",
+        "should match",
+    ),
     "share-zero": (
         changed(pool(), "spec.tiers.0.efforts.0.sharePercent", 0),
         "sharePercent",

@@ -19,17 +19,19 @@ from reasoningpool.api.scalars import (
     Flag,
     ImageReference,
     LabelKey,
+    Memory,
     MountPath,
     ObjectName,
     Quantity,
     RelativePath,
     ResourceName,
     SecretKey,
-    Size,
+    Storage,
     exact_quantity,
+    free_text,
 )
 
-AnnotationValue = Annotated[str, Field(max_length=4096)]
+AnnotationValue = Annotated[str, free_text(4096)]
 Id = Annotated[int, Field(strict=True, ge=0, le=4_294_967_295)]
 Count = Annotated[int, Field(strict=True, ge=1, le=86_400)]
 
@@ -66,7 +68,7 @@ class EnvVar(ApiModel):
     RULES: ClassVar[tuple[Rule, ...]] = (at_most_one("value", "value_from"),)
 
     name: EnvName
-    value: Annotated[str, Field(max_length=4096)] | None = None
+    value: Annotated[str, free_text(4096)] | None = None
     value_from: EnvSource | None = None
 
 
@@ -132,7 +134,7 @@ class EmptyDirVolume(ApiModel):
     """A directory that lives as long as the pod."""
 
     medium: EmptyDirMedium | None = None
-    size_limit: Size | None = None
+    size_limit: Storage | None = None
 
 
 class ClaimVolume(ApiModel):
@@ -235,8 +237,8 @@ class ContainerOverride(ApiModel):
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     image: ImageReference | None = None
-    command: Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(max_length=64)] | None = None
-    args: Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(max_length=64)] | None = None
+    command: Annotated[tuple[Annotated[str, free_text(4096)], ...], Field(max_length=64)] | None = None
+    args: Annotated[tuple[Annotated[str, free_text(4096)], ...], Field(max_length=64)] | None = None
     env: Annotated[tuple[EnvVar, ...], list_map(maximum=64)] | None = None
     env_from: Annotated[tuple[EnvFromSource, ...], Field(max_length=16)] | None = None
     resources: ResourceRequirements | None = None
@@ -295,5 +297,5 @@ class PodOverrides(ApiModel):
     """Priority class."""
     scheduler_name: ObjectName | None = None
     """Scheduler."""
-    shared_memory: Size | None = None
+    shared_memory: Memory | None = None
     """Size of /dev/shm, counted in the pod's memory."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from reasoningpool.api.names import API_VERSION, KIND, MAX_NAME_LENGTH
+from reasoningpool.api.scalars import TEXT_PATTERN
 from reasoningpool.api.spec import ReasoningPoolSpec
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -156,6 +157,8 @@ def _message(entry: Any) -> str:
         return str(entry["msg"])
     if kind in _PLAIN:
         return _PLAIN[kind]
+    if kind == "string_pattern_mismatch" and entry["ctx"]["pattern"] == TEXT_PATTERN:
+        return "must not contain the character NUL, which no process can take"
     if kind in _WITH_CONTEXT:
         return _WITH_CONTEXT[kind].format(value=value, **entry["ctx"])
     text = _EXPECTED.get(kind) or str(entry["msg"]).removeprefix("Value error, ")

@@ -7,13 +7,16 @@ without look-around, since the API server evaluates them too.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
+_MOST_CHARACTERS: Final = 20
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]{1,3})?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]{1,3})?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII)
 _SUFFIX: Final = {
     "": Decimal(1),
     "m": Decimal("0.001"),
@@ -36,7 +39,7 @@ def exact_quantity(value: str | int) -> Decimal:
     Raises:
         ValueError: the text is no quantity.
     """
-    match = _QUANTITY.match(str(value))
+    match = _QUANTITY.fullmatch(str(value))
     if match is None:
         msg = f"{value!r} is not a Kubernetes quantity such as 512Mi, 64Gi or 4"
         raise ValueError(msg)
@@ -55,81 +58,65 @@ def parse_quantity(value: str | int) -> int:
     return int(exact_quantity(value).to_integral_value(rounding="ROUND_CEILING"))
 
 
-def _check_quantity(value: Any) -> str | int:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        msg = "must be a quantity such as 512Mi, 64Gi or 4"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic reports ValueError with the field's path
-    if len(str(value)) > 20 or (isinstance(value, int) and value >= 2**63):
-        msg = "must have at most 20 characters and, as a number, fit 64 bits"
-        raise ValueError(msg)
-    parse_quantity(value)
-    return value
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A quantity from `least` to `most`, both included; text or a whole number.
 
+    The schema says it as a pattern, which the API server checks first, and a rule for the bounds.
+    """
 
-Quantity = Annotated[
-    str | int,
-    BeforeValidator(_check_quantity),
-    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": 20}),
-]
-"""A resource amount, possibly zero."""
+    least: str
+    most: str
+    unit: str = ""
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
 
-def _check_size(value: Any) -> str | int:
-    checked = _check_quantity(value)
-    if parse_quantity(checked) <= 0:
-        msg = "must be greater than zero"
-        raise ValueError(msg)
-    return checked
-
-
-SIZE_RULE: Final = {
-    "rule": "type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))",
-    "message": "must be a quantity greater than zero, such as 512Mi or 64Gi",
-}
-Size = Annotated[
-    str | int,
-    BeforeValidator(_check_size),
-    WithJsonSchema(
-        {
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        amount = "quantity(string(self))"
+        rule = (
+            f"isQuantity(string(self)) && {amount}.compareTo(quantity('{self.least}')) >= 0"
+            f" && {amount}.compareTo(quantity('{self.most}')) <= 0"
+        )
+        return {
             "x-kubernetes-int-or-string": True,
             "pattern": QUANTITY_PATTERN,
-            "maxLength": 20,
-            "x-kubernetes-validations": [SIZE_RULE],
+            "maxLength": _MOST_CHARACTERS,
+            "x-kubernetes-validations": [{"rule": rule, "message": self._message()}],
         }
-    ),
-]
-"""An amount of memory greater than zero."""
 
-LEAST_BANDWIDTH: Final = 1_000_000  # bytes per second; less is a mistake, and times derived from it overflow
+    def _message(self) -> str:
+        return f"must be from {self.least} to {self.most}{self.unit}"
+
+    def _checked(self, value: Any) -> str | int:
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or not _QUANTITY.fullmatch(str(value)):
+            msg = "must be a quantity such as 512Mi, 64Gi or 4"
+            raise ValueError(msg)
+        if len(str(value)) > _MOST_CHARACTERS:
+            msg = f"must have at most {_MOST_CHARACTERS} characters"
+            raise ValueError(msg)
+        if not exact_quantity(self.least) <= exact_quantity(value) <= exact_quantity(self.most):
+            raise ValueError(self._message())
+        return value
 
 
-def _check_bandwidth(value: Any) -> str | int:
-    checked = _check_quantity(value)
-    if parse_quantity(checked) < LEAST_BANDWIDTH:
-        msg = "must be at least 1M bytes per second"
-        raise ValueError(msg)
-    return checked
+Quantity = Annotated[str | int, Between("0", "1P")]
+"""An amount of a resource in a pod."""
+Memory = Annotated[str | int, Between("1Mi", "16Ti")]
+"""An amount of memory, of a device or a host; more than any has is a mistake in the unit."""
+Storage = Annotated[str | int, Between("1Mi", "1Pi")]
+"""An amount of disk."""
+Bandwidth = Annotated[str | int, Between("1M", "1P", " bytes per second")]
+"""Bytes per second; times derived from less would overflow, and no device has more."""
 
 
-Bandwidth = Annotated[
-    str | int,
-    BeforeValidator(_check_bandwidth),
-    WithJsonSchema(
-        {
-            "x-kubernetes-int-or-string": True,
-            "pattern": QUANTITY_PATTERN,
-            "maxLength": 20,
-            "x-kubernetes-validations": [
-                {
-                    "rule": "type(self) == int ? self >= 1000000 :"
-                    " (isQuantity(self) && quantity(self).compareTo(quantity('1M')) >= 0)",
-                    "message": "must be at least 1M bytes per second",
-                }
-            ],
-        }
-    ),
-]
-"""Bytes per second."""
+# Neither an environment variable nor an argument nor a file of text can carry NUL.
+TEXT_PATTERN: Final = r"^[^\x00]*$"
+
+
+def free_text(maximum: int, *, minimum: int = 0) -> Any:
+    """Bounds of a string whose content is the user's: any characters but NUL."""
+    return Field(min_length=minimum or None, max_length=maximum, pattern=TEXT_PATTERN)
 
 
 def _integer(minimum: int, maximum: int) -> Any:

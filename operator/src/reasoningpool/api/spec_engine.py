@@ -15,11 +15,12 @@ from reasoningpool.api.scalars import (
     ImageReference,
     LabelKey,
     LabelValue,
+    Memory,
     ObjectName,
     ResourceName,
     Seconds,
     SecretKey,
-    Size,
+    free_text,
 )
 from reasoningpool.api.spec_model import PullPolicy, SecretKeyRef
 from reasoningpool.sizing.types import KVCacheDType
@@ -28,7 +29,7 @@ from reasoningpool.sizing.types import KVCacheDType
 class CustomAccelerator(ApiModel):
     """An accelerator outside the catalog."""
 
-    memory: Size
+    memory: Memory
     """Memory of one device as the driver reports it (for example torch.cuda.get_device_properties(0).total_memory)."""
     compute_capability: Annotated[str, Field(min_length=3, max_length=5, pattern=r"^[0-9]{1,2}\.[0-9]$")]
     """CUDA compute capability, such as "9.0"."""
@@ -69,7 +70,7 @@ class ChatTemplate(ApiModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one("inline", "config_map_ref"),)
 
-    inline: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+    inline: Annotated[str, free_text(65536, minimum=1)] | None = None
     """Jinja text, up to 64 Ki characters."""
     config_map_ref: ConfigMapKeyRef | None = None
     """A key of a ConfigMap, for longer ones."""
@@ -90,7 +91,7 @@ class EngineSpec(ApiModel):
     """Type of KV cache elements. Default: FP8 where the accelerator has it, else what the checkpoint is (Auto)."""
     allow_unverified_kv_cache_dtype: Flag | None = None
     """Render kvCacheDType even where it is not known to work on the accelerator; a warning stays in status."""
-    kv_cache_memory: Size | None = None
+    kv_cache_memory: Memory | None = None
     """KV cache of one device, stated instead of derived (`--kv-cache-memory-bytes`). Required on CPU."""
     memory_utilization_percent: Annotated[int, Field(strict=True, ge=10, le=98)] | None = None
     """Share of device memory the engine may use (`--gpu-memory-utilization`). Default: 92."""
@@ -110,7 +111,7 @@ class EngineSpec(ApiModel):
     """Time a replica may take to become ready. Default: from the weights and loadBandwidth, at least 10 minutes."""
     extra_args: (
         Annotated[
-            tuple[Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")], ...],
+            tuple[Annotated[str, free_text(4096, minimum=1)], ...],
             Field(max_length=64),
         ]
         | None

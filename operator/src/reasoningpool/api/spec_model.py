@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from reasoningpool.api.base import ApiModel, Rule, exactly_one
 from reasoningpool.api.scalars import (
     Flag,
@@ -18,7 +16,8 @@ from reasoningpool.api.scalars import (
     Revision,
     SecretKey,
     ServedName,
-    Size,
+    Storage,
+    free_text,
 )
 
 
@@ -98,7 +97,7 @@ class Parsers(ApiModel):
 class ClaimTemplate(ApiModel):
     """A claim of its own for every replica."""
 
-    size: Size
+    size: Storage
     """Requested storage."""
     storage_class_name: ObjectName | None = None
     """Storage class. Default: the cluster's."""
@@ -130,7 +129,7 @@ class ModelSpec(ApiModel):
     """Where the weights come from. Default: the Hugging Face hub without a token."""
     quantization: Quantization | None = None
     """Online quantization. Default: what the checkpoint is."""
-    config_json: Annotated[str, Field(min_length=2, max_length=65536)] | None = None
+    config_json: Annotated[str, free_text(65536, minimum=2)] | None = None
     """Text of the model's config.json, for models outside the catalog; it wins over the catalog."""
     parsers: Parsers | None = None
     """Output parsers. Default: from the catalog."""

@@ -10,6 +10,7 @@ from pydantic import Field
 from reasoningpool.api.base import ApiModel, Rule, at_most_one, list_map, unique
 from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.scalars import (
+    Memory,
     Milliseconds,
     ModelId,
     Percent,
@@ -18,7 +19,6 @@ from reasoningpool.api.scalars import (
     PositiveTokens,
     Replicas,
     Seconds,
-    Size,
     TierName,
     Tokens,
 )
@@ -153,7 +153,7 @@ class SpeculativeSpec(ApiModel):
 class KVOffloadSpec(ApiModel):
     """Spill KV blocks of prompts to CPU memory. Thinking is not offloaded by vLLM's default."""
 
-    cpu_memory: Size
+    cpu_memory: Memory
     """CPU memory of one replica for it; counted in the pod's memory."""
 
 
