@@ -202,8 +202,19 @@ def test_a_value_of_an_unknown_flag_is_not_taken_for_the_model() -> None:
     assert indexes("--flag-of-a-plugin", "value", "Qwen/Qwen3-8B") == [2]
 
 
-def test_a_refused_secret_is_not_repeated_in_the_message() -> None:
-    (message,) = messages("--api-key=hunter2")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--api-key=hunter2",),
+        ("--api-key hunter2",),
+        ("hunter2",),
+        ("--flag-of-a-plugin", "x", "hunter2"),
+        ("--async-scheduling=hunter2",),
+        ("--hf-overrides", '{"token": "hunter2"}'),
+    ],
+)
+def test_what_may_be_a_secret_is_not_repeated_in_the_message(args: tuple[str, ...]) -> None:
+    (message,) = messages(*args)
     assert "hunter2" not in message
 
 

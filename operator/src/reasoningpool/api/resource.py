@@ -127,6 +127,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 # pydantic's words for a wrong type, in the words of YAML.
+_KINDS: Final = {str: "text", int: "number", float: "number", bool: "truth value", list: "list", dict: "object"}
 _EXPECTED: Final = {
     "int_type": "must be a whole number",
     "string_type": "must be text in quotes",
@@ -149,10 +150,16 @@ _WITH_CONTEXT: Final = {
 }
 
 
+# What stands in these fields may be a secret and is not repeated.
+_UNREPEATED: Final = frozenset({"value", "extraArgs", "args", "command", "annotations", "inline"})
+
+
 def _message(entry: Any) -> str:
     kind = entry["type"]
     shown = repr(entry.get("input"))
     value = shown if len(shown) <= 60 else shown[:57] + "..."
+    if not _UNREPEATED.isdisjoint(entry["loc"]):
+        value = f"this {_KINDS.get(type(entry.get('input')), 'value')}"
     if kind == "rule":
         return str(entry["msg"])
     if kind in _PLAIN:

@@ -1,6 +1,7 @@
 """What a new pod template changes, in words, for status and events.
 
-Values of environment variables are never shown, and references to Secrets only by the variable's name. The
+Values of environment variables are never shown, references to Secrets only by the variable's name, and values
+of arguments only where they are known to hold no secret. The
 old template is usually a live one, with fields filled in by the server: what the new one does not mention
 counts as changed only where a user can have set it.
 """
@@ -13,6 +14,7 @@ from typing import Any, Final
 from reasoningpool.api import names
 from reasoningpool.render.resources import amount
 from reasoningpool.render.revision import ANNOTATION_TEMPLATE
+from reasoningpool.vllm import argument_name, shows_value
 
 _SHOWN: Final = 5
 _WIDTH: Final = 80
@@ -42,6 +44,7 @@ _POD_FIELDS: Final = {
     "imagePullSecrets": "image pull secrets",
     "enableServiceLinks": "service links",
 }
+_MODEL: Final = "model"
 _SCALARS: Final = (str, int, float, bool)
 
 
@@ -90,18 +93,23 @@ def _engine(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _arguments(old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
     was, now = _flags(old), _flags(new)
     for flag in dict.fromkeys((*now, *was)):
-        if was.get(flag) != now.get(flag):
-            yield from _value(f"argument {flag}" if flag.startswith("-") else flag, was.get(flag), now.get(flag))
+        if was.get(flag) == now.get(flag):
+            continue
+        what = f"argument {flag}" if flag.startswith("-") else flag
+        if flag == _MODEL or shows_value(flag):
+            yield from _value(what, was.get(flag), now.get(flag))
+        else:
+            yield f"{what} " + ("added" if flag not in was else "removed" if flag not in now else "changed")
 
 
 def _flags(arguments: Iterable[str]) -> dict[str, str]:
     """Arguments by flag; the first without a dash is the model, others belong to the flag before them."""
     flags: dict[str, str] = {}
-    last = "model"
+    last = _MODEL
     for argument in arguments:
         if argument.startswith("-"):
-            last, _, value = argument.partition("=")
-            flags[last] = value
+            last = argument_name(argument)
+            flags[last] = argument[len(last) :].removeprefix("=")
         else:
             flags[last] = f"{flags[last]} {argument}".strip() if last in flags else argument
     return flags

@@ -206,7 +206,8 @@ def _malformed(spelling: str) -> str | None:
     if spelling == "--":
         return "--: not needed, every entry is one argument"
     if any(character.isspace() for character in spelling):
-        return f"{_short(spelling)}: a flag and its value are two entries or joined by '='; every flag is an entry"
+        flag = _short(spelling.split(maxsplit=1)[0])
+        return f"{flag}: a flag and its value are two entries or joined by '='; every flag is an entry"
     if _VARIABLE.search(spelling):
         return f"{_short(spelling)}: the name of an argument must not come from a variable"
     return None
@@ -215,7 +216,8 @@ def _malformed(spelling: str) -> str | None:
 def _stray(argument: str) -> str:
     if _VARIABLE.match(argument):
         return _hidden(argument)
-    return f"{_short(argument)}: belongs to no flag; the model is set by model.id and model.source"
+    # Not repeated: it may be the value of a flag that takes none, and a secret.
+    return "belongs to no flag; the model is set by model.id and model.source"
 
 
 def _hidden(argument: str) -> str:
