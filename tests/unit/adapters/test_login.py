@@ -1,5 +1,7 @@
 """Credentials that change on disk while we run."""
 
+import json
+
 import pytest
 
 from reasoningpool.adapters import login
@@ -68,3 +70,55 @@ def test_a_token_file_that_vanishes_for_a_moment_keeps_its_token(tmp_path):
 async def test_no_cluster_says_what_was_tried(tmp_path):
     with pytest.raises(NoCluster, match="give --kubeconfig"):
         await connect(kubeconfig=str(tmp_path / "absent"), environ={})
+
+
+CLUSTER = {"server": "https://127.0.0.1:1"}
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "x",
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": CLUSTER}],
+    "users": [{"name": "u", "user": {"token": "hunter2"}}],
+}
+
+
+def with_cluster(**fields):
+    return json.dumps(CONFIG | {"clusters": [{"name": "c", "cluster": CLUSTER | fields}]}).encode()
+
+
+async def test_a_good_kubeconfig_is_taken(tmp_path):
+    (tmp_path / "config").write_bytes(with_cluster())
+    api, _ = await connect(kubeconfig=str(tmp_path / "config"), environ={})
+    assert api.configuration.host == CLUSTER["server"]
+    await api.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"a: [",
+        b"- 1",
+        b"just text",
+        b"\xff\xfe\x00",
+        b"users: [{name: u, user: {token: hunter2}}\n",
+        json.dumps(CONFIG | {"contexts": 5}).encode(),
+        json.dumps(CONFIG | {"users": [{"name": "u"}]}).encode(),
+        json.dumps(CONFIG | {"current-context": "y"}).encode(),
+        with_cluster(server="not a url"),
+        with_cluster(server=5),
+        with_cluster(**{"certificate-authority-data": "!"}),
+        with_cluster(**{"certificate-authority-data": "aGVsbG8="}),
+        with_cluster(**{"certificate-authority": "/nowhere/ca.crt"}),
+    ],
+)
+async def test_a_malformed_kubeconfig_is_one_clear_line_without_its_secrets(tmp_path, content):
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(NoCluster) as refused:
+        await connect(kubeconfig=str(path), environ={})
+    message = str(refused.value)
+    assert message.startswith(f"no cluster: {path}")
+    assert message.isprintable()
+    assert "hunter2" not in message

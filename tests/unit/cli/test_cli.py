@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,111 @@ def test_warnings_go_to_stderr_with_their_line(tmp_path: Path) -> None:
     assert "warning: " in result.stderr
     assert "does not tell vLLM's version" in result.stderr
     assert "warning" not in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["List", "ReasoningPoolList"])
+def test_what_kubectl_get_prints_is_read_with_the_line_of_every_problem(kind: str) -> None:
+    def live(name: str, **fields: object) -> dict[str, object]:
+        body = pool(name)
+        body["metadata"] |= {
+            "namespace": "prod",
+            "generation": 3,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {".": {}}}}],
+        }
+        return body | {"status": {"anything": [1]}} | fields
+
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": ""}, "items": [live("a"), live("b")]}
+    result = run("explain", "-", stdin=yaml.safe_dump(body))
+    assert result.exit_code == 0, result.output
+    assert "a / reasoning" in result.stdout
+    assert "b / reasoning" in result.stdout
+    assert result.stderr == ""
+    assert run("render", "-", stdin=json.dumps(body)).exit_code == 0
+
+    text = yaml.safe_dump(body | {"items": [live("a"), live("b", spec=pool()["spec"] | {"typo": 1})]})
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "typo" in line)
+    result = run("explain", "-", stdin=text)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: <stdin>:{line}: spec.typo: unknown field\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("apiVersion: v1\nkind: List\nitems: []\n", "holds no ReasoningPool"),
+        ("apiVersion: v1\nkind: List\nitems: {}\n", "items: must be a list"),
+        ("apiVersion: v1\nkind: List\n", "items: must be a list"),
+        ("apiVersion: v1\nkind: List\nitems: [1, null]\n", "is no Kubernetes object"),
+    ],
+)
+def test_a_list_without_pools_is_one_clear_line(text: str, words: str) -> None:
+    result = run("explain", "-", stdin=text)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_help_tells_of_standard_input() -> None:
+    assert "kubectl get rp -o yaml | reasoningpool explain -" in run("explain", "--help").stdout
+
+
+@pytest.mark.parametrize("namespace", ["../../x", "Prod", "a.b", "-a", "a" * 64, "a\nb", 5, ["a"]])
+@pytest.mark.parametrize("command", ["render", "explain"])
+def test_a_namespace_that_kubernetes_would_refuse_is_refused(command: str, namespace: object) -> None:
+    result = run(command, "-", stdin=yaml.safe_dump(changed(pool(), "metadata.namespace", namespace)))
+    assert result.exit_code == 2
+    assert "metadata.namespace: must have lower-case letters" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["../x", "A", "1a", "a-", "a.b", "a\nb", "", None])
+def test_a_name_that_kubernetes_would_refuse_is_refused(name: object) -> None:
+    result = run("render", "-", stdin=yaml.safe_dump(changed(pool(), "metadata.name", name)))
+    assert result.exit_code == 2
+    assert "metadata.name: must be set to lower-case letters" in result.stderr
+
+
+@pytest.mark.parametrize("generation", ["x", None, [], 1.5])
+def test_an_odd_generation_does_no_harm(generation: object) -> None:
+    assert run("render", "-", stdin=yaml.safe_dump(changed(pool(), "metadata.generation", generation))).exit_code == 0
+
+
+HOSTILE = "\x1b[31m\x9b2J\u202eevil\r\nerror: forged"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.engine.extraArgs", [HOSTILE]),
+        ("spec.engine.extraArgs", [f"--{HOSTILE}"]),
+        ("spec.engine.extraArgs", [f"--max-num-seqs.{HOSTILE}=1"]),
+        ("spec.engine.image", HOSTILE),
+        ("spec.model.configJSON", json.dumps({"model_type": HOSTILE, "architectures": [HOSTILE]})),
+        ("spec.model.configJSON", HOSTILE),
+        (f"spec.{HOSTILE}", 1),
+        ("metadata.name", HOSTILE),
+        ("metadata.namespace", HOSTILE),
+        ("kind", HOSTILE),
+    ],
+)
+@pytest.mark.parametrize("command", ["render", "explain"])
+def test_no_text_of_a_file_reaches_the_terminal_raw(command: str, path: str, value: object) -> None:
+    result = run(command, "-", stdin=yaml.safe_dump(changed(pool(), path, value)))
+    assert result.exit_code == 2
+    lines = (result.stdout + result.stderr).splitlines()
+    assert lines
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("error: forged") for line in lines)
+
+
+def test_a_malformed_kubeconfig_ends_run_with_code_2_and_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "contexts: 5\n")
+    command = [sys.executable, "-m", "reasoningpool.cli", "run", "--kubeconfig", path, "--log-format", "text"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert f"{path} is no usable kubeconfig" in done.stderr
 
 
 def test_crd_command_prints_the_committed_file() -> None:

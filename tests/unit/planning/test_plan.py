@@ -129,6 +129,25 @@ def test_bad_spec_is_rejected_with_its_field_and_leaves_running_pods_alone(body:
     assert world.plan().status is None, "the same bad spec is not written again"
 
 
+def test_no_text_of_a_spec_or_of_an_engine_reaches_status_or_events_raw() -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07\u202e\nerror: forged"
+    world = ready_world()
+    world.edit(changed(pool(), "spec.engine.extraArgs", [f"--max-num-seqs.{hostile}=1"]))
+    refused = world.step()
+    texts = [condition(world.pool["status"], "Accepted")["message"], *(note.message for note in refused.events)]
+
+    world = ready_world()
+    key = ObjectKey("apps/v1", "StatefulSet", "default", "p-reasoning")
+    world.failures = (ApplyFailure(key=key, message=hostile),)
+    failed = world.plan()
+    assert failed.status is not None
+    texts += [failed.status["tiers"][0]["message"], condition(failed.status)["message"]]
+    texts += [note.message for note in failed.events]
+    assert len(texts) >= 5
+    assert sum("forged" in text for text in texts) >= 3
+    assert all(text.isprintable() for text in texts)
+
+
 def test_rejected_pool_still_counts_its_live_pods() -> None:
     world = ready_world()
     world.edit(pool(model={"id": "No/Such"}))

@@ -11,14 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import yaml
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import ApiClient, Configuration
+
+from reasoningpool.api.text import printable
 
 log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT_DIR: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Projected tokens are replaced when 80 % of their life is over, two minutes of ten at the least.
 TOKEN_REREAD_SECONDS: Final = 60.0
+_MOST_WORDS: Final = 300  # characters shown of an error
 
 # Reads the credentials again; awaited after a 401.
 Relogin = Callable[[], Awaitable[None]]
@@ -101,15 +105,36 @@ async def _from_kubeconfig(path: str | None, context: str | None) -> tuple[ApiCl
             config_file=path, context=context, client_configuration=configuration, persist_config=False
         )
 
+    tried = path or "~/.kube/config"
     try:
         await load()
+        _check_server(configuration.host)
+        if not configuration.proxy:
+            configuration.proxy = _proxy_for(configuration.host)
+        return ApiClient(configuration), load
     except (kube_config.ConfigException, OSError) as error:
-        tried = path or "~/.kube/config"
-        message = f"no cluster: {tried}: {error}; give --kubeconfig, set KUBECONFIG, or run inside a pod"
+        message = f"no cluster: {tried}: {_line(error)}; give --kubeconfig, set KUBECONFIG, or run inside a pod"
         raise NoCluster(message) from error
-    if not configuration.proxy:
-        configuration.proxy = _proxy_for(configuration.host)
-    return ApiClient(configuration), load
+    except Exception as error:
+        # The client reads the file without looking whether its parts are what they should be.
+        message = f"no cluster: {tried} is no usable kubeconfig ({type(error).__name__}: {_line(error)})"
+        raise NoCluster(message) from error
+
+
+def _check_server(host: str) -> None:
+    url = urllib.parse.urlsplit(host)
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        message = f"its server {host!r} is no http or https URL"
+        raise kube_config.ConfigException(message)
+
+
+def _line(error: Exception) -> str:
+    """An error in one line; of YAML's only what is wrong and where, since the text beside it may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}" if mark else ""
+        return printable(f"{error.problem or error.context}{where}")
+    return printable(" ".join(str(error).split()))[:_MOST_WORDS]
 
 
 def _configuration() -> Configuration:

@@ -15,6 +15,8 @@ from reasoningpool.api.scalars import TEXT_PATTERN
 from reasoningpool.api.spec import ReasoningPoolSpec
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+# A DNS label (RFC 1123), as Kubernetes wants a namespace.
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,12 @@ def parse_pool(body: Mapping[str, Any]) -> ReasoningPool:
     if problems:
         raise SpecError(problems)
     assert metadata is not None
+    generation = metadata.get("generation", 1)
     return ReasoningPool(
         name=name,
-        namespace=str(metadata.get("namespace") or "default"),
+        namespace=metadata.get("namespace") or "default",
         uid=str(metadata.get("uid", "")),
-        generation=int(metadata.get("generation", 1)),
+        generation=generation if isinstance(generation, int) else 1,
         spec=spec,
     )
 
@@ -93,8 +96,17 @@ def _identity_problems(body: Mapping[str, Any]) -> tuple[Problem, ...]:
         problems.append(
             Problem(
                 "metadata.name",
-                "must be set to lower-case letters, digits and '-', starting with a letter,"
-                f" since it becomes part of Service names; not {name!r}",
+                "must be set to lower-case letters, digits and '-', starting with a letter and ending with no '-',"
+                f" since it becomes part of Service names; not {name!r:.80}",
+            )
+        )
+    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        problems.append(
+            Problem(
+                "metadata.namespace",
+                "must have lower-case letters, digits and '-' only, 63 at most, the first and last no '-';"
+                f" not {namespace!r:.80}",
             )
         )
     return tuple(problems)

@@ -11,6 +11,7 @@ import yaml
 from typing_extensions import override
 
 from reasoningpool.api.resource import Problem
+from reasoningpool.api.text import printable
 from reasoningpool.cli import explain as explaining
 from reasoningpool.cli.files import FileError, PoolFile, read_pools
 from reasoningpool.cli.running import run
@@ -51,7 +52,7 @@ _service_accounts = click.option(
 @click.argument("file")
 @_service_accounts
 def render(file: str, service_accounts: tuple[str, ...]) -> None:
-    """Print the manifests a cluster would get for the pools in FILE (- for standard input)."""
+    """Print the manifests a cluster would get for the pools in FILE, or on standard input (-)."""
     pools = [(read, _offline(read, service_accounts)) for read in _read(file)]
     manifests = [manifest for _, pool in pools for manifest in pool.manifests]
     click.echo(yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True), nl=False)
@@ -63,7 +64,13 @@ def render(file: str, service_accounts: tuple[str, ...]) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @_service_accounts
 def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
-    """Show how the engine's limits follow from the budgets of the pools in FILE, step by step."""
+    r"""Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
+
+    With - for FILE they are read from standard input:
+
+    \b
+        kubectl get rp -o yaml | reasoningpool explain -
+    """
     pools = [_offline(read, service_accounts) for read in _read(file)]
     if output == "json":
         documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers) for pool in pools]
@@ -101,13 +108,17 @@ def _offline(read: PoolFile, service_accounts: tuple[str, ...]) -> OfflinePool:
     if pool.errors:
         _fail(tuple(read.locate(Problem(error.path, error.message)) for error in pool.errors))
     for warning in pool.warnings:
-        click.echo(f"warning: {read.locate(Problem(warning.path, warning.message))}", err=True)
+        _complain("warning", read.locate(Problem(warning.path, warning.message)))
     return pool
+
+
+def _complain(kind: str, text: str) -> None:
+    click.echo(f"{kind}: {printable(text)}", err=True)
 
 
 def _fail(lines: tuple[str, ...]) -> NoReturn:
     for line in lines:
-        click.echo(f"error: {line}", err=True)
+        _complain("error", line)
     sys.exit(EXIT_BAD_FILE)
 
 
@@ -116,5 +127,5 @@ def _finish(pools: list[OfflinePool], *, quiet: bool = False) -> None:
     misfits = [message for pool in pools for message in pool.misfits]
     if misfits:
         for message in () if quiet else misfits:
-            click.echo(f"error: {message}", err=True)
+            _complain("error", message)
         sys.exit(EXIT_DOES_NOT_FIT)

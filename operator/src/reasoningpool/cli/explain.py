@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from reasoningpool.api.text import printable
 from reasoningpool.planning.offline import OfflineTier
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.planning.status import sizing_status
@@ -66,4 +67,4 @@ def _tier_text(name: str, tier: OfflineTier) -> str:
         textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
         for text in tier.warnings
     )
-    return "\n".join(lines)
+    return "\n".join(printable(line) for paragraph in lines for line in paragraph.split("\n"))

@@ -16,6 +16,7 @@ from reasoningpool.api.names import GROUP, KIND
 from reasoningpool.api.resource import Problem, ReasoningPool, SpecError, parse_pool
 
 _PART: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_LISTS: Final = frozenset({"List", f"{KIND}List"})
 # A manifest is text of people; more than this is a mistake, and YAML aliases can make little text much.
 _MOST_BYTES: Final = 8 * 1024 * 1024
 
@@ -103,7 +104,7 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
         FileError: the file cannot be read, is no YAML, holds no pool, or a pool in it is wrong.
     """
     shown, text = _text(path)
-    documents = _documents(shown, text)
+    documents = [entry for document in _documents(shown, text) for entry in _entries(document)]
     pools: list[PoolFile] = []
     wrong: list[str] = []
     for document in documents:
@@ -123,6 +124,21 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
     if not pools:
         raise FileError((f"{shown}: holds no {KIND}",))
     return tuple(pools)
+
+
+def _entries(document: Document) -> list[Document]:
+    """The objects of a List, as `kubectl get -o yaml` prints it; any other document is its only entry.
+
+    What the cluster wrote (status, managedFields) is read over, like anything else beside spec and metadata.
+    """
+    body = document.body
+    if not isinstance(body, Mapping) or body.get("kind") not in _LISTS:
+        return [document]
+    found = _child(document.root, "items", "")
+    items = body.get("items")
+    if found is None or not isinstance(found[1], yaml.SequenceNode) or not isinstance(items, list):
+        raise FileError((document.locate(Problem("items", f"must be a list of objects in a {body['kind']}")),))
+    return [Document(document.path, root, item) for root, item in zip(found[1].value, items, strict=True)]
 
 
 def _is_pool(body: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
+from reasoningpool.api.text import printable
 
 # Conditions of which False keeps the pool from being Ready, in the order in which they explain it.
 FOLDED: Final = (
@@ -82,7 +83,7 @@ def render(
             "type": str(condition.type),
             "status": str(condition.status),
             "reason": str(condition.reason),
-            "message": condition.message[:_MOST_TEXT],
+            "message": printable(condition.message)[:_MOST_TEXT],
             "lastTransitionTime": since(condition),
             "observedGeneration": generation,
         }

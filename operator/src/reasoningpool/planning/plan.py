@@ -10,6 +10,7 @@ from typing import Any, Final
 from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
+from reasoningpool.api.text import printable
 from reasoningpool.planning import conditions as cond
 from reasoningpool.planning.conditions import Condition
 from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
@@ -305,4 +306,4 @@ def _warning_events(warnings: tuple[Finding, ...]) -> tuple[EventNote, ...]:
 
 
 def _note(kind: EventType, reason: Reason, message: str, action: str) -> EventNote:
-    return EventNote(type=kind, reason=str(reason), message=message[:1000], action=action)
+    return EventNote(type=kind, reason=str(reason), message=printable(message)[:1000], action=action)

@@ -9,6 +9,7 @@ from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
+from reasoningpool.api.text import printable
 from reasoningpool.planning.outcome import TierOutcome, TierState
 from reasoningpool.render import revision_of
 from reasoningpool.resolution.types import EffectiveTier
@@ -29,12 +30,12 @@ def tier_status(
     """One entry of `status.tiers`."""
     tier, desired = outcome.tier, outcome.desired_replicas
     ready = min(outcome.live.ready_pods, desired)
-    doubts = tuple(dict.fromkeys(text[:_MOST_LONG_TEXT] for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
+    doubts = tuple(dict.fromkeys(_long(text) for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
     status = TierStatus(
         name=tier.name,
         ready=f"{ready}/{desired}",
         reason=state.reason,
-        message=state.message[:_MOST_LONG_TEXT],
+        message=_long(state.message),
         desired_replicas=desired,
         ready_replicas=ready,
         endpoint=f"http://{names.child_name(pool.name, tier.name)}.{pool.namespace}.svc:{names.ENGINE_PORT}/v1",
@@ -44,6 +45,10 @@ def tier_status(
         warnings=doubts or None,
     )
     return status.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def _long(text: str) -> str:
+    return printable(text)[:_MOST_LONG_TEXT]
 
 
 def sizing_status(plan: SizingPlan) -> SizingStatus:
@@ -83,8 +88,8 @@ def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutS
     updated = 0 if outcome.change is not None else len(outcome.live.current_pods)
     return RolloutStatus(
         revision=revision,
-        change=change[:_MOST_LONG_TEXT] if change else None,
-        waiting=outcome.waiting[:_MOST_LONG_TEXT] if outcome.waiting else None,
+        change=_long(change) if change else None,
+        waiting=_long(outcome.waiting) if outcome.waiting else None,
         updated_replicas=updated,
     )
 
