@@ -25,8 +25,10 @@ from reasoningpool.render import (
 )
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
+from reasoningpool.resolution.written import written_path
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
 from reasoningpool.sizing import plan as size
+from reasoningpool.sizing.units import human_bytes
 
 # The same input gives the same answer, and a pool is planned far more often than its budgets change.
 _size = lru_cache(maxsize=4096)(size)
@@ -68,11 +70,11 @@ def tier_outcomes(
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         index, spec = specs[tier.name]
-        _check_rendering(tier, f"spec.tiers[{index}]", findings)
+        _check_rendering(tier, pool, index, findings)
         try:
             sizing = _size(tier.sizing_input)
         except SizingError as error:
-            findings.error(f"spec.tiers[{index}]" + (f".{error.field}" if error.field else ""), str(error))
+            findings.error(written_path(pool.spec, index, error.field), str(error))
             continue
         live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
         doubts = (*sizing.warnings, *tier_feature_warnings(spec, index))
@@ -107,13 +109,13 @@ def tier_outcomes(
     return tuple(outcomes)
 
 
-def _check_rendering(tier: EffectiveTier, path: str, findings: Findings) -> None:
+def _check_rendering(tier: EffectiveTier, pool: ReasoningPool, index: int, findings: Findings) -> None:
     """What only the renderer knows cannot be rendered."""
     for problem in check_pod_overrides(tier.overrides) if tier.overrides else ():
-        findings.error(f"{path}.podOverrides.{problem.path}", problem.message)
+        findings.error(f"spec.tiers[{index}].podOverrides.{problem.path}", problem.message)
     template = tier.engine.chat_template
     if template is not None and (message := check_chat_template(template)):
-        findings.error(f"{path}.engine.chatTemplate.inline", message)
+        findings.error(written_path(pool.spec, index, "engine.chatTemplate.inline"), message)
 
 
 def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Manifest, ...], str | None, str | None]:
@@ -205,11 +207,7 @@ def _diagnoses(live: LiveTier, snapshot: Snapshot) -> list[tuple[LivePod, Diagno
 def fit_message(answer: DoesNotFit) -> str:
     """A "does not fit" in one line: needed, available, missing, and what would fit."""
     numbers = (
-        f"needed {_gib(answer.needed_bytes)}, available {_gib(answer.available_bytes)},"
-        f" missing {_gib(answer.missing_bytes)} per device"
+        f"needed {human_bytes(answer.needed_bytes)}, available {human_bytes(answer.available_bytes)},"
+        f" missing {human_bytes(answer.missing_bytes)} per device"
     )
     return f"{answer.what}: {numbers}" + (f"; {'; or '.join(answer.suggestions)}" if answer.suggestions else "")
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 // 10 else f"{size / 2**20:.2f} MiB"

@@ -14,6 +14,7 @@ from reasoningpool.resolution import defaults
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
 from reasoningpool.sizing.types import KVCacheDType
+from reasoningpool.sizing.units import human_bytes
 from reasoningpool.vllm import check_extra_arguments
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
@@ -117,8 +118,8 @@ def _check_rest(merged: MergedEngine, accelerator: EffectiveAccelerator, finding
     if rest < defaults.LEAST_REST_BYTES and not merged.spec.enforce_eager:
         findings.warning(
             merged.path("memory_utilization_percent"),
-            f"{percent} % leaves {rest / 2**30:.2f} GiB of {accelerator.facts.product} for the CUDA context and graph"
-            f" capture, which need about {defaults.LEAST_REST_BYTES / 2**30:.0f} GiB: lower it, or set enforceEager",
+            f"{percent} % leaves {human_bytes(rest)} of {accelerator.facts.product} for the CUDA context and graph"
+            f" capture, which need about {human_bytes(defaults.LEAST_REST_BYTES)}: lower it, or set enforceEager",
         )
 
 

@@ -16,6 +16,7 @@ from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
+from reasoningpool.resolution.written import written_path
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
 
@@ -242,7 +243,8 @@ def _check_shared_claims(pool: ReasoningPool, findings: Findings) -> None:
         cache = (tier.model or pool.spec.model).cache
         if cache and cache.claim_name:
             most = tier.scaling.max_replicas if tier.scaling else (tier.replicas if tier.replicas is not None else 1)
-            users.setdefault(cache.claim_name, []).append((f"spec.tiers[{index}]", most))
+            path = written_path(pool.spec, index, "model.cache.claimName")
+            users.setdefault(cache.claim_name, []).append((path, most))
     for claim, tiers in users.items():
         if len(tiers) > 1 or tiers[0][1] > 1:
             findings.warning(

@@ -9,14 +9,13 @@ from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Frame, Shortfall, Solution
 from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, Step
+from reasoningpool.sizing.units import counted, human_bytes
 
 _LOW_HEADROOM_BYTES = c.GIB
 _MANY_SEQUENCES = 256
 
 
-def gib(value: int) -> str:
-    """Bytes in GiB, exact bytes when small."""
-    return f"{value / c.GIB:,.2f} GiB" if abs(value) >= c.MIB else f"{value:,} bytes"
+gib = human_bytes
 
 
 def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]:
@@ -80,7 +79,8 @@ def _kv_steps(frame: Frame) -> Iterator[Step]:
         how = f"{layers} layers x {geometry.latent_dim} latent values, whole on every GPU"
     else:
         heads = max(1, geometry.kv_heads // ranks)
-        how = f"2 x {layers} layers x {heads} of {geometry.kv_heads} KV heads at {ranks} GPUs x {geometry.head_dim}"
+        devices = counted(ranks, "GPU")
+        how = f"2 x {layers} layers x {heads} of {geometry.kv_heads} KV heads at {devices} x {geometry.head_dim}"
     yield Step(
         name="KV bytes per token", value=f"{layout.bytes_per_token:,} bytes", formula=f"{how}, {frame.dtype.value}"
     )
@@ -102,7 +102,7 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
     percent = inputs.memory_utilization_permille / 10
     for name, value, formula in (
         ("engine's share", shares.requested, f"{gib(total)} of {inputs.accelerator.product} x {percent:g} %"),
-        ("weights", shares.weights, f"per GPU, {inputs.tensor_parallel_size} GPUs per replica"),
+        ("weights", shares.weights, f"per GPU, {counted(inputs.tensor_parallel_size, 'GPU')} per replica"),
         ("other persistent memory", shares.overhead, "libraries and communication buffers"),
         ("activation peak", shares.activation, _batch_words(found)),
         ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
