@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 INJECTION = "x\"; --port=1 \n$(HF_TOKEN) 'é漢"
 ABSURD: tuple[Any, ...] = (
-    0, -1, 10**12, 2**63, 1.5, True, "", " ", "x", "-1", "9" * 30, "a" * 10_000, INJECTION, "--flag",
+    0, -1, 10**12, 2**63, 1.5, True, "", " ", "x", "-1", "9" * 30, "a" * 10_000, INJECTION, "--flag", "a\0b",
     [], [1], {}, {"x": 1},
 )  # fmt: skip
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

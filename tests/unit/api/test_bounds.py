@@ -13,12 +13,14 @@ from reasoningpool.api.crd import structural_schema
 from reasoningpool.api.resource import SpecError, parse_pool
 from reasoningpool.api.scalars import exact_quantity, parse_quantity
 from reasoningpool.api.spec import ReasoningPoolSpec
+from reasoningpool.api.status import ReasoningPoolStatus
 from support.pools import changed, pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SPEC = structural_schema(ReasoningPoolSpec.model_json_schema(by_alias=True))
+STATUS = structural_schema(ReasoningPoolStatus.model_json_schema(by_alias=True))
 ENV = "spec.tiers.0.podOverrides.containers"
 
 
@@ -58,6 +60,30 @@ def test_every_quantity_has_a_least_and_a_most() -> None:
     assert len(quantities) > 10
     rules = {path: node["x-kubernetes-validations"][0]["rule"] for path, node in quantities.items()}
     assert [path for path, rule in rules.items() if ">= 0" not in rule or "<= 0" not in rule] == []
+
+
+def test_kubectl_explain_has_words_for_every_field_of_status() -> None:
+    assert list(undescribed(STATUS, "status")) == []
+
+
+def test_kubectl_explain_has_words_for_every_field_of_spec_but_a_pods_own() -> None:
+    """Fields of podOverrides and placement are named and explained as in a pod."""
+    assert [path for path in undescribed(SPEC, "spec") if not re.search(r"podOverrides\.|tolerations", path)] == []
+
+
+def undescribed(node: dict[str, Any], path: str) -> Iterator[str]:
+    """Fields of objects without a description."""
+    for name, child in node.get("properties", {}).items():
+        if "description" not in child:
+            yield f"{path}.{name}"
+        yield from undescribed(child, f"{path}.{name}")
+    if "items" in node:
+        yield from undescribed(node["items"], f"{path}[]")
+
+
+def test_a_quantity_says_what_it_is_since_kubectl_explain_cannot() -> None:
+    memory = SPEC["properties"]["engine"]["properties"]["kvCacheMemory"]
+    assert memory["description"].endswith("A quantity, such as 500M or 64Gi.")
 
 
 @pytest.mark.parametrize("value", ["0", "1", "1048575", "500m", "1Pi", "16385Gi", 0, -1, 2**44 + 1, 2**63, "9" * 20])

@@ -157,4 +157,7 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
         result["items"] = _convert(node["items"], definitions)
     if isinstance(result.get("description"), str):
         result["description"] = " ".join(result["description"].split())
+        if result.get("x-kubernetes-int-or-string"):
+            # kubectl explain calls the type Object: a structural schema can give such a field no type.
+            result["description"] += " A quantity, such as 500M or 64Gi."
     return result

@@ -35,49 +35,88 @@ class SizingStatus(ApiModel):
     """The calculation of one tier with every intermediate number; bytes are per device, tokens per replica."""
 
     kv_bytes_per_token: Bytes
+    """KV cache of one token."""
     per_request_constant_bytes: Bytes
+    """KV cache of a request whatever its length: sliding windows, linear-attention state."""
     weight_bytes_per_gpu: Bytes
+    """Weights, draft included."""
     activation_bytes: Bytes
+    """Peak of activations while the largest batch runs."""
     graph_bytes: Bytes
+    """CUDA graphs."""
     overhead_bytes: Bytes
+    """Libraries and communication buffers."""
     reserve_bytes: Bytes
+    """Safety margin of the memory model."""
     kv_pool_bytes: Bytes
+    """KV cache of all requests together."""
     block_size: Count
+    """Tokens of a block."""
     bytes_per_block: Bytes
+    """KV cache of one block."""
     num_blocks: Count
+    """Blocks of the KV pool, the engine's null block included."""
     usable_kv_tokens: Bytes
+    """Tokens that requests can hold together."""
     footprint_tokens: Bytes
+    """Most tokens of one request, in whole blocks."""
     mean_resident_tokens: Bytes
+    """Tokens a running request holds on average."""
     worst_case_num_seqs: Count
+    """Sequences that fit if every request is at its largest."""
     max_num_seqs: Count
+    """`--max-num-seqs`."""
     limited_by: Text
+    """What bound maxNumSeqs: KVCache, StateSlots, TimePerOutputToken, EngineCap or Explicit."""
     preempted_share_permille: Count
+    """Share of requests expected to be preempted at full load, in thousandths."""
     max_model_len: Bytes
+    """`--max-model-len`, in tokens."""
     max_num_batched_tokens: Bytes
+    """`--max-num-batched-tokens`."""
     kv_cache_dtype: Text
+    """Type of KV cache elements, never Auto once sized."""
     tensor_parallel_size: Count
+    """`--tensor-parallel-size`."""
     time_per_output_token_milliseconds: Count
+    """Estimated time between output tokens at full load."""
     shutdown_timeout_seconds: Count
+    """Time running requests get to finish after SIGTERM."""
     pre_stop_seconds: Count
+    """Time between the end of routing and SIGTERM."""
     termination_grace_period_seconds: Count
+    """Time a pod gets to stop, preStop included."""
     startup_budget_seconds: Count
+    """Time a replica may take to become ready."""
 
 
 class EffectiveStatus(ApiModel):
     """What the operator uses where the spec says nothing."""
 
     model: Text
+    """Hugging Face id."""
     revision: Text | None = None
+    """Revision of the model."""
     served_name: Text
+    """Name clients use."""
     image: Text
+    """Image of the engine."""
     engine_version: Text | None = None
+    """vLLM's version, absent where it is not known."""
     accelerator: Text
+    """Product of the catalog, or custom."""
     gpus_per_replica: Count
+    """Devices of one replica; 0 on CPU."""
     kv_cache_dtype: Text
+    """Type of KV cache elements, never Auto once sized."""
     reasoning_parser: Text | None = None
+    """`--reasoning-parser`, absent where none is rendered."""
     tool_call_parser: Text | None = None
+    """`--tool-call-parser`, absent where none is rendered."""
     policy: Text
+    """WorstCase or Statistical."""
     preemption_risk_permille: Count
+    """Most requests that may be preempted, in thousandths."""
 
 
 class RolloutStatus(ApiModel):
@@ -97,6 +136,7 @@ class TierStatus(ApiModel):
     """One tier."""
 
     name: Text
+    """Name of the tier."""
     ready: Text
     """Ready and desired replicas, such as 2/3."""
     reason: Text
@@ -104,13 +144,16 @@ class TierStatus(ApiModel):
     message: LongText | None = None
     """What is wrong and what to do."""
     desired_replicas: Count | None = None
+    """Replicas wanted."""
     ready_replicas: Count | None = None
+    """Replicas that serve."""
     endpoint: Text | None = None
     """URL of the tier's Service inside the cluster."""
     sizing: SizingStatus | None = None
     effective: EffectiveStatus | None = None
     rollout: RolloutStatus | None = None
     warnings: Annotated[tuple[LongText, ...], Field(max_length=32)] | None = None
+    """What the user should know though the tier is served."""
 
 
 class ReasoningPoolStatus(ApiModel):
@@ -128,6 +171,7 @@ class ReasoningPoolStatus(ApiModel):
         ]
         | None
     ) = None
+    """What holds of the pool; Ready folds the others."""
     model: Text | None = None
     """Served names, for the Model column."""
     tier_names: Text | None = None
@@ -150,3 +194,4 @@ class ReasoningPoolStatus(ApiModel):
         ]
         | None
     ) = None
+    """One entry per tier."""
