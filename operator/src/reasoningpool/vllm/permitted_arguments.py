@@ -114,7 +114,7 @@ WARNED: Final = {
     "--io-processor-plugin": _CODE,
     "--reasoning-parser-plugin": _CODE,
     "--tool-parser-plugin": _CODE,
-    "--distributed-executor-backend": _CODE,
+    "--distributed-executor-backend": "the processes of a replica are then started in another way than is tested",
     "--kv-transfer-config": _TRANSFER,
     "--ec-transfer-config": _TRANSFER,
     "--weight-transfer-config": _TRANSFER,
@@ -139,6 +139,7 @@ WARNED: Final = {
     "--enable-mm-embeds": _CLIENTS,
     "--trust-request-mm-kwargs": _CLIENTS,
     "--enable-trace-replay": _CLIENTS,
+    "--trust-request-chat-template": "a request's own template can switch thinking on where the tier has it off",
 }
 
 # Same for flags of versions before the table's.
@@ -179,7 +180,6 @@ FREE: Final = frozenset(
         "--stream-interval",
         "--structured-outputs-config",
         "--tool-strict-level",
-        "--trust-request-chat-template",
         "--watermark-config",
         # Numerics in the same memory.
         "--dtype",
@@ -298,6 +298,7 @@ REFUSED_VALUES: Final = {
 
 # Keys of a JSON argument that say what an owned flag says.
 OWNED_KEYS: Final = {
+    ("--reasoning-config", "reasoning_parser"): OWNED["--reasoning-parser"],
     ("--structured-outputs-config", "reasoning_parser"): OWNED["--reasoning-parser"],
 }
 
