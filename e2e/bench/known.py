@@ -1,0 +1,167 @@
+"""What the benchmark knows of models and devices by the names people write in reports.
+
+Models: the catalog's, and those of `model_configs.yaml`. Names are matched tolerantly: organisation, case,
+separators, tuning and quantization suffixes do not count. Devices: the catalog's products.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from reasoningpool.catalog import accelerators, find_model, models
+from reasoningpool.catalog.types import AcceleratorEntry
+from reasoningpool.sizing import AcceleratorFacts
+
+_CONFIGS: Final = Path(__file__).with_name("model_configs.yaml")
+_SEPARATORS: Final = re.compile(r"[\s/_(),:|+-]+")
+# Quantization as it appears in names and fields, most specific first. `None`: 16 bit.
+_QUANTIZATIONS: Final[tuple[tuple[str, str | None], ...]] = (
+    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("modelopt_fp4", "nvfp4"), ("fp4", "nvfp4"),
+    ("awq", "awq"), ("gptq", "gptq"), ("autoround", "gptq"), ("auto_round", "gptq"), ("auto-round", "gptq"),
+    ("w4a16", "w4a16"), ("int4", "int4"), ("4bit", "int4"), ("4-bit", "int4"), ("bnb", "bitsandbytes"),
+    ("bitsandbytes", "bitsandbytes"), ("w8a8", "w8a8"), ("int8", "int8"), ("fp8", "fp8"),
+    ("bfloat16", None), ("bf16", None), ("float16", None), ("fp16", None),
+)  # fmt: skip
+_NO_FORMAT: Final = ("exl2", "exl3", "gguf", "hqq", "aqlm", "quip")
+_A100_40_LIMIT: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """Geometry of a model by a matched name."""
+
+    name: str
+    config: Mapping[str, Any]
+    checkpoint: str | None
+    vision_bytes: int
+    since: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevice:
+    """A device with its real byte count."""
+
+    facts: AcceleratorFacts
+    candidates: int  # products the report could mean
+
+
+@cache
+def _known() -> Mapping[str, KnownModel]:
+    found: dict[str, KnownModel] = {}
+    for item in yaml.safe_load(_CONFIGS.read_text(encoding="utf-8")):
+        since = item.get("since")
+        for name in item["names"]:
+            found[_joined(name)] = KnownModel(
+                name=name,
+                config=item["config"],
+                checkpoint=item.get("checkpoint"),
+                vision_bytes=round(item.get("visionB", 0) * 2e9),
+                since=tuple(int(part) for part in since.split(".")) if since else None,
+            )
+    for identifier, entry in models().items():
+        name = identifier.rsplit("/", 1)[-1].lower()
+        known = found.get(_joined(name))
+        found[_joined(name)] = KnownModel(
+            name=name,
+            config=entry.config,
+            checkpoint=entry.checkpoint_quantization,
+            vision_bytes=known.vision_bytes if known else 0,
+            since=known.since if known else None,
+        )
+    return found
+
+
+def _joined(name: str) -> str:
+    return _SEPARATORS.sub("", name.lower())
+
+
+def find(model: str) -> KnownModel | None:
+    """The known model whose name is the longest run of whole parts of `model`.
+
+    "cyankiwi/Qwen3-32B-Instruct-AWQ-4bit" is Qwen3-32B; "Hermes-3-Llama-3.1-8B" has the geometry of Llama-3.1-8B.
+    """
+    exact = find_model(model)
+    if exact is not None:
+        return _known()[_joined(exact.id.rsplit("/", 1)[-1])]
+    parts = [part for part in _SEPARATORS.split(model.lower()) if part]
+    best: KnownModel | None = None
+    longest = 0
+    for start in range(len(parts)):
+        for end in range(len(parts), start, -1):
+            candidate = "".join(parts[start:end])
+            if len(candidate) <= longest:
+                break
+            known = _known().get(candidate)
+            if known is not None:
+                best, longest = known, len(candidate)
+    return best
+
+
+def quantization(model: str, stated: str | None, known: KnownModel) -> tuple[str | None, bool]:
+    """The weights' format by the stated field, else the name, else the published checkpoint; False if unknown to us."""
+    for text in (stated or "", model):
+        folded = text.lower()
+        if any(word in folded for word in _NO_FORMAT):
+            return None, False
+        for word, name in _QUANTIZATIONS:
+            if word in folded and not (name is None and text is not stated):
+                if known.checkpoint in ("mxfp4", "int4_experts") and name in ("mxfp4", "int4", None):
+                    return known.checkpoint, True
+                return name, True
+    return known.checkpoint, True
+
+
+def device(gpu: str | None, nominal_gib: float | None, total_bytes: int | None) -> KnownDevice | None:
+    """The device of a report. A stated total wins; a nominal size alone is enough only where products agree on it."""
+    fitting = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
+    if gpu is not None:
+        fitting = [entry for entry in fitting if _is_named(entry, gpu)]
+    if nominal_gib is not None:
+        near = [entry for entry in fitting if _nominal(entry) == round(nominal_gib)]
+        fitting = near or [entry for entry in fitting if abs(_bytes(entry) / 2**30 / nominal_gib - 1) < 0.05]
+    if total_bytes is not None:
+        nearest = min(fitting or list(accelerators().values()), key=lambda entry: abs(_bytes(entry) - total_bytes))
+        return KnownDevice(facts=_facts(nearest, total_bytes), candidates=max(1, len(fitting)))
+    if not fitting or (gpu is None):
+        return None
+    low, high = (pick(_bytes(entry) for entry in fitting) for pick in (min, max))
+    if high > 1.02 * low:
+        return None
+    first = fitting[0]
+    return KnownDevice(facts=_facts(first, _bytes(first)), candidates=len(fitting))
+
+
+def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:
+    """Whether all parts of the product's model name are in the text: "DGX Spark (GB10)" is GB10."""
+    words = set(re.split(r"[\s/_(),-]+", gpu.lower().replace("geforce", "").replace("nvidia", "")))
+    parts = [part for part in entry.product.lower().split("-") if not part.endswith("gb")]
+    model = [part for part in parts if part not in ("sxm", "pcie", "nvl")]
+    joined = "".join(sorted(words))
+    if not (set(model) <= words or "".join(model) in gpu.lower().replace(" ", "")):
+        return False
+    return not (("pcie" in words and "pcie" not in parts) or ("nvl" in words and "nvl" not in parts)) and bool(joined)
+
+
+def _nominal(entry: AcceleratorEntry) -> int:
+    found = re.search(r"(\d+)GB$", entry.product)
+    return int(found.group(1)) if found else round(_bytes(entry) / 2**30)
+
+
+def _bytes(entry: AcceleratorEntry) -> int:
+    return entry.memory_bytes or 0
+
+
+def _facts(entry: AcceleratorEntry, memory_bytes: int) -> AcceleratorFacts:
+    return AcceleratorFacts(
+        product=entry.product,
+        memory_bytes=memory_bytes,
+        compute_capability=entry.compute_capability,
+        memory_bandwidth_bytes_per_s=entry.memory_bandwidth_bytes_per_s,
+    )

@@ -1,0 +1,385 @@
+"""How well the memory model predicts what servers printed: `python e2e/bench/sizing_accuracy.py FILE`.
+
+FILE has the form of the project's public start-up observations. For each row with enough inputs the KV memory the
+plan would promise (the safe end) is compared with the printed one, in percent of the GPU's memory, and the
+tokens that follow from the *printed* KV memory with the printed tokens. Rows that lack an input are listed with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import known, observations
+from bench.observations import GIB, Observation
+from reasoningpool.sizing import AcceleratorFacts, ConcurrencyPolicy, Effort, Geometry, KVCacheDType, SizingInput
+from reasoningpool.sizing.blocks import KVLayout, kv_layout
+from reasoningpool.sizing.errors import SizingError
+from reasoningpool.sizing.memory import MemoryShares, memory_shares
+
+Version = tuple[int, int, int]
+ASSUMED_VERSION: Final[Version] = (0, 11, 0)  # the middle of the versions that reports state
+_DTYPES: Final = {
+    "auto": KVCacheDType.AUTO, "bfloat16": KVCacheDType.BF16, "bf16": KVCacheDType.BF16, "float16": KVCacheDType.FP16,
+    "fp16": KVCacheDType.FP16, "fp8": KVCacheDType.FP8, "fp8_e4m3": KVCacheDType.FP8,
+    "fp8_e5m2": KVCacheDType.FP8_E5M2,
+}  # fmt: skip
+_EFFORT: Final = Effort(name="any", prompt_tokens=1024, thinking_tokens=0, answer_tokens=1024, share=1)
+
+
+class MissingError(Exception):
+    """An input that a prediction needs and the row does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The engine's settings of one prediction."""
+
+    version: Version
+    batched_tokens: int
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A row with what is known of its model and device."""
+
+    row: Observation
+    model: known.KnownModel
+    geometry: Geometry
+    device: AcceleratorFacts
+
+    def inputs(self, settings: Settings, *, weight_bytes: int | None = None) -> SizingInput:
+        """The row as the sizing takes it."""
+        row = self.row
+        return SizingInput(
+            accelerator=self.device,
+            tensor_parallel_size=row.tensor_parallel,
+            geometry=self.geometry,
+            weight_bytes=self._stated_weights() if weight_bytes is None else weight_bytes,
+            kv_cache_dtype=_DTYPES.get(row.kv_cache_dtype, KVCacheDType.AUTO),
+            memory_utilization_permille=round(1000 * (row.utilization or 0.9)),
+            kv_cache_memory_bytes=None,
+            efforts=(_EFFORT,),
+            policy=ConcurrencyPolicy.WORST_CASE,
+            preemption_risk_permille=0,
+            draft_weight_bytes=self.model.vision_bytes + self._draft_bytes(),
+            max_num_seqs=settings.sequences,
+            max_num_batched_tokens=settings.batched_tokens,
+            enforce_eager=row.enforce_eager,
+        )
+
+    def _stated_weights(self) -> int | None:
+        """Weights scaled for experts spread over more GPUs than the tensor-parallel group, and for CPU offload."""
+        row, counts, fmt = self.row, self.geometry.weights, self.geometry.weight_format
+        whole, per_gpu = counts.bytes_total(fmt), counts.bytes_per_gpu(fmt, row.tensor_parallel)
+        wanted: float = per_gpu
+        if row.expert_parallel and row.n_gpus > row.tensor_parallel and counts.experts:
+            rate = whole / counts.total if fmt.value == "bf16" else 1.0
+            wanted -= counts.experts * rate * (1 / row.tensor_parallel - 1 / row.n_gpus)
+        wanted -= row.cpu_offload_gib * GIB
+        return None if wanted == per_gpu else round(max(0.0, wanted) * whole / per_gpu)
+
+    def _draft_bytes(self) -> int:
+        """One layer for an MTP, EAGLE or DFlash draft: what such a draft adds beside shared tables."""
+        return self.geometry.layer_weight_bytes if self.draft_layers else 0
+
+    @property
+    def draft_layers(self) -> int:
+        """KV layers of the draft model."""
+        spec = self.row.spec_decode or ""
+        return 1 if any(word in spec for word in ("mtp", "eagle", "dflash", "nextn")) else 0
+
+    @property
+    def speculative_tokens(self) -> int:
+        """Draft tokens per step, 1 where the row does not say."""
+        digits = [part for part in (self.row.spec_decode or "").replace(",", " ").split() if part.isdigit()]
+        return int(digits[0]) if digits else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryResult:
+    """Predicted and observed KV memory in bytes; `low` and `high` bound the assumed settings."""
+
+    row: Observation
+    settings: Settings
+    predicted: int
+    central: int
+    low: int
+    high: int
+    observed: int
+    device_bytes: int
+    assumed: tuple[str, ...]
+    known_weights: int | None
+
+    @property
+    def error(self) -> float:
+        """Predicted minus observed, in percent of the GPU's memory."""
+        return 100 * (self.predicted - self.observed) / self.device_bytes
+
+    @property
+    def inside(self) -> bool:
+        """Whether the observed figure lies in the interval."""
+        return self.low - self.row.kv_bytes_resolution <= self.observed <= self.high + self.row.kv_bytes_resolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenResult:
+    """Predicted and observed tokens; the prediction nearest to the observed within the printed digits of KV memory."""
+
+    row: Observation
+    predicted: int
+    observed: int
+
+    @property
+    def error(self) -> float:
+        """Predicted minus observed, in percent of the observed."""
+        return 100 * (self.predicted - self.observed) / self.observed
+
+
+def subject(row: Observation) -> Subject:
+    """What is known of the row. Raises `MissingError`."""
+    if row.model is None:
+        raise MissingError("model")
+    model = known.find(row.model)
+    if model is None:
+        raise MissingError(f"geometry of {row.model}")
+    quantization, is_known = known.quantization(row.model, row.quantization, model)
+    if not is_known:
+        raise MissingError(f"bytes per weight of {row.quantization or row.model}")
+    try:
+        geometry = Geometry.from_config(model.config, quantization or "none")
+    except SizingError as error:
+        raise MissingError(f"geometry of {row.model}: {error}") from error
+    device = known.device(row.gpu, row.nominal_gib, row.total_bytes)
+    facts = device.facts if device else AcceleratorFacts(
+        product="unknown", memory_bytes=80 * GIB, compute_capability=(8, 0), memory_bandwidth_bytes_per_s=None
+    )  # fmt: skip
+    return Subject(row=row, model=model, geometry=geometry, device=facts)
+
+
+def settings_of(found: Subject) -> tuple[Settings, tuple[Settings, ...], tuple[str, ...]]:
+    """The likeliest settings, all that the row leaves open, and the names of what had to be assumed."""
+    row, assumed = found.row, []
+    versions: list[Version] = []
+    if row.version is None:
+        assumed.append("version")
+        since = found.model.since or (0, 0, 0)
+        versions = [max(since, v) for v in (ASSUMED_VERSION, (0, 8, 5), (0, 15, 0), (0, 20, 0), (0, 30, 0))]
+    else:
+        versions = [row.version]
+        if not row.version_is_exact:
+            assumed.append("version by date")
+    every: list[Settings] = []
+    if row.max_num_batched_tokens is None:
+        assumed.append("max_num_batched_tokens")
+    if row.max_num_seqs is None:
+        assumed.append("max_num_seqs")
+    for version in versions:
+        server, offline, sequences = engine_defaults(version, found.device, row.max_model_len)
+        tokens = [row.max_num_batched_tokens] if row.max_num_batched_tokens else [server, offline]
+        for batched in tokens:
+            limit = row.max_num_seqs or min(sequences, batched)
+            every.append(Settings(version=version, batched_tokens=max(batched, limit), sequences=limit))
+    return every[0], tuple(every), tuple(assumed)
+
+
+def engine_defaults(version: Version, device: AcceleratorFacts, max_model_len: int | None) -> tuple[int, int, int]:
+    """`max_num_batched_tokens` of the API server and of the offline class, and `max_num_seqs`, as the engine sets them.
+
+    V0 (before 0.8) batched a whole context of up to 32,768 tokens, and 2,048 with chunked prefill beyond.
+    """
+    memory = device.memory_bytes or 0
+    if version < (0, 8, 0):
+        length = max_model_len or 8192
+        whole = max(length, 2048) if length <= 32768 else 2048
+        return whole, whole, 256
+    if memory >= 160 * GIB and version >= (0, 15, 0):
+        return 16_384, 16_384, 1024
+    ampere = device.compute_capability == (8, 0)
+    if memory >= 70 * GIB and not (ampere and version >= (0, 9, 0)):
+        return 8192, 16_384, 1024
+    return 2048, 8192, 256
+
+
+def memory_result(found: Subject) -> MemoryResult:
+    """Predicted against printed KV memory. Raises `MissingError`."""
+    row = found.row
+    if row.observed_kv_bytes is None:
+        raise MissingError("available_kv_gib")
+    if row.utilization is None:
+        raise MissingError("gpu_memory_utilization")
+    if row.pipeline_parallel > 1:
+        raise MissingError("a model of pipeline parallelism")
+    if known.device(row.gpu, row.nominal_gib, row.total_bytes) is None:
+        raise MissingError("GPU product or its total memory")
+    central, every, assumed = settings_of(found)
+    shares = [_shares(found, settings) for settings in every]
+    known_weights = None
+    if row.logged_weight_bytes is not None:
+        beside = _shares(found, central)
+        known_weights = _promised(beside) + beside.weights - row.logged_weight_bytes
+    return MemoryResult(
+        row=row,
+        settings=central,
+        predicted=_promised(shares[0]),
+        central=_central(shares[0]),
+        low=min(_promised(share) for share in shares),
+        high=max(2 * _central(share) - _promised(share) for share in shares),
+        observed=row.observed_kv_bytes,
+        device_bytes=found.device.memory_bytes or 0,
+        assumed=assumed,
+        known_weights=known_weights,
+    )
+
+
+def _shares(found: Subject, settings: Settings) -> MemoryShares:
+    inputs = found.inputs(settings)
+    return memory_shares(inputs, batched_tokens=settings.batched_tokens, sequences=settings.sequences)
+
+
+def _promised(shares: MemoryShares) -> int:
+    return shares.pool
+
+
+def _central(shares: MemoryShares) -> int:
+    return shares.pool + shares.reserve
+
+
+def token_result(found: Subject) -> TokenResult:
+    """Tokens from the printed KV memory. Raises `MissingError`."""
+    row = found.row
+    if row.observed_kv_bytes is None:
+        raise MissingError("available_kv_gib")
+    if row.observed_tokens is None:
+        raise MissingError("kv_tokens")
+    if row.kv_cache_dtype not in _DTYPES:
+        raise MissingError(f"KV layout of {row.kv_cache_dtype}")
+    try:
+        layout = kv_layout(
+            found.geometry,
+            found.device,
+            tensor_parallel=row.tensor_parallel,
+            dtype=_DTYPES[row.kv_cache_dtype],
+            block_size=None,
+            draft_layers=found.draft_layers,
+            speculative_tokens=found.speculative_tokens if row.spec_decode else 0,
+        )
+    except SizingError as error:
+        raise MissingError(f"KV layout: {error}") from error
+    settings = settings_of(found)[0]
+    length = row.max_model_len or found.geometry.native_context_tokens
+    low, high = (
+        row.context_parallel * printed_tokens(layout, round(row.observed_kv_bytes + shift), length, settings)
+        for shift in (-row.kv_bytes_resolution, row.kv_bytes_resolution)
+    )
+    nearest = min(max(row.observed_tokens, low), high)
+    return TokenResult(row=row, predicted=nearest, observed=row.observed_tokens)
+
+
+def printed_tokens(layout: KVLayout, pool_bytes: int, max_model_len: int, settings: Settings) -> int:
+    """The token figure of the engine's log: until 0.11 blocks over groups, later concurrency times length."""
+    blocks = pool_bytes // layout.bytes_per_block
+    groups = layout.full_groups + layout.sliding_groups + layout.state_groups
+    if settings.version < (0, 12, 0) or groups == 1:
+        return blocks // groups * layout.block_size
+    return int(blocks / layout.planner_blocks(max_model_len, settings.batched_tokens) * max_model_len)
+
+
+def report(rows: Sequence[Observation]) -> tuple[list[MemoryResult], list[TokenResult], dict[str, list[str]]]:
+    """All results, and for each row that lacks something what it lacks."""
+    memory: list[MemoryResult] = []
+    tokens: list[TokenResult] = []
+    missing: dict[str, list[str]] = {}
+    for row in rows:
+        for name, results, predict in (("memory", memory, memory_result), ("tokens", tokens, token_result)):
+            try:
+                results.append(predict(subject(row)))  # type: ignore[arg-type]
+            except MissingError as error:
+                missing.setdefault(row.id, []).append(f"{name}: {error}")
+    return memory, tokens, missing
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * round(100 * share) // 100) - 1)]
+
+
+def memory_line(name: str, errors: Sequence[float]) -> str:
+    """`NAME rows=… median_abs_pct=… p90_abs_pct=… max_over_pct=…` of signed errors in percent."""
+    if not errors:
+        return f"{name} rows=0 median_abs_pct=nan p90_abs_pct=nan max_over_pct=nan"
+    sizes = [abs(error) for error in errors]
+    return (
+        f"{name} rows={len(errors)} median_abs_pct={statistics.median(sizes):.2f} "
+        f"p90_abs_pct={percentile(sizes, 0.9):.2f} max_over_pct={max(0.0, *errors):.2f}"
+    )
+
+
+def tokens_line(errors: Sequence[float]) -> str:
+    """`tokens rows=… median_abs_pct=… max_abs_pct=…` of signed errors in percent."""
+    if not errors:
+        return "tokens rows=0 median_abs_pct=nan max_abs_pct=nan"
+    sizes = [abs(error) for error in errors]
+    return f"tokens rows={len(errors)} median_abs_pct={statistics.median(sizes):.3f} max_abs_pct={max(sizes):.2f}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, help="observations, YAML or JSON")
+    rows = observations.load(parser.parse_args(argv).file)
+    memory, tokens, missing = report(rows)
+    _print_memory(memory)
+    _print_tokens(tokens)
+    print("\n| row | not predicted, for want of |\n|---|---|")
+    for identifier, reasons in missing.items():
+        print(f"| {identifier} | {'; '.join(reasons)} |")
+    print()
+    with_weights = [r for r in memory if r.known_weights is not None]
+    known_errors = [100 * ((r.known_weights or 0) - r.observed) / r.device_bytes for r in with_weights]
+    central_errors = [100 * (r.central - r.observed) / r.device_bytes for r in memory]
+    assumed = [r for r in memory if r.assumed]
+    inside = sum(r.inside for r in assumed)
+    print(f"interval rows={len(assumed)} inside={inside} outside={len(assumed) - inside}")
+    print(memory_line("memory_central", central_errors))
+    print(memory_line("memory_known_weights", known_errors))
+    print(memory_line("memory", [r.error for r in memory]))
+    print(tokens_line([r.error for r in tokens]))
+    return 0
+
+
+def _print_memory(results: Sequence[MemoryResult]) -> None:
+    print("| row | model | KV predicted GiB | observed | error % of GPU | central | assumed, interval GiB |")
+    print("|---|---|---|---|---|---|---|")
+    for r in results:
+        third = ""
+        if r.assumed:
+            side = "inside" if r.inside else "outside"
+            version = ".".join(map(str, r.settings.version))
+            third = f"{', '.join(r.assumed)} ({version}, {r.settings.batched_tokens} tokens, {r.settings.sequences} sequences): "
+            third += f"{r.low / GIB:.2f} to {r.high / GIB:.2f}, {side}"
+        central = 100 * (r.central - r.observed) / r.device_bytes
+        print(
+            f"| {r.row.id} | {r.row.model} | {r.predicted / GIB:.2f} | {r.observed / GIB:.2f} | {r.error:+.2f} | "
+            f"{central:+.2f} | {third} |"
+        )
+
+
+def _print_tokens(results: Sequence[TokenResult]) -> None:
+    print("\n| row | model | tokens predicted | observed | error % |\n|---|---|---|---|---|")
+    for r in results:
+        print(f"| {r.row.id} | {r.row.model} | {r.predicted:,} | {r.observed:,} | {r.error:+.3f} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
