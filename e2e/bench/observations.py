@@ -49,6 +49,7 @@ class Observation:
     n_gpus: int
     tensor_parallel: int
     pipeline_parallel: int
+    data_parallel: int
     context_parallel: int
     utilization: float | None
     kv_cache_dtype: str
@@ -100,6 +101,7 @@ def observation(row: Mapping[str, Any]) -> Observation:
         n_gpus=_integer(row.get("n_gpus")) or tensor_parallel,
         tensor_parallel=tensor_parallel,
         pipeline_parallel=_integer(row.get("pp")) or 1,
+        data_parallel=_integer(row.get("dp")) or 1,
         context_parallel=int(parallel.group(1)) if parallel else 1,
         utilization=_utilization(row.get("gpu_memory_utilization")),
         kv_cache_dtype=(_text(row.get("kv_cache_dtype")) or "auto").lower(),
@@ -189,5 +191,7 @@ def by_source(rows: Iterable[Observation]) -> dict[str, list[Observation]]:
     """Rows by the repository or page they come from: what a cross-validation leaves out together."""
     groups: dict[str, list[Observation]] = {}
     for row in rows:
-        groups.setdefault(re.split(r"[#:]", row.source)[0].strip() if "github" not in row.source.lower() else row.source, []).append(row)
+        groups.setdefault(
+            re.split(r"[#:]", row.source)[0].strip() if "github" not in row.source.lower() else row.source, []
+        ).append(row)
     return groups

@@ -12,7 +12,6 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +23,12 @@ from reasoningpool.sizing import AcceleratorFacts, ConcurrencyPolicy, Effort, Ge
 from reasoningpool.sizing.blocks import KVLayout, kv_layout
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
+from reasoningpool.sizing.weights import WeightFormat
 
 Version = tuple[int, int, int]
 ASSUMED_VERSION: Final[Version] = (0, 11, 0)  # the middle of the versions that reports state
+# kv062 (0.10.2), kv006 (0.20.0) print blocks over groups, kv040 (0.20.1) concurrency times max_model_len.
+CONCURRENCY_TIMES_LENGTH: Final[Version] = (0, 20, 1)
 _DTYPES: Final = {
     "auto": KVCacheDType.AUTO, "bfloat16": KVCacheDType.BF16, "bf16": KVCacheDType.BF16, "float16": KVCacheDType.FP16,
     "fp16": KVCacheDType.FP16, "fp8": KVCacheDType.FP8, "fp8_e4m3": KVCacheDType.FP8,
@@ -65,32 +67,45 @@ class Subject:
             tensor_parallel_size=row.tensor_parallel,
             geometry=self.geometry,
             weight_bytes=self._stated_weights() if weight_bytes is None else weight_bytes,
-            kv_cache_dtype=_DTYPES.get(row.kv_cache_dtype, KVCacheDType.AUTO),
+            kv_cache_dtype=self.kv_dtype,
             memory_utilization_permille=round(1000 * (row.utilization or 0.9)),
             kv_cache_memory_bytes=None,
             efforts=(_EFFORT,),
             policy=ConcurrencyPolicy.WORST_CASE,
             preemption_risk_permille=0,
-            draft_weight_bytes=self.model.vision_bytes + self._draft_bytes(),
+            draft_weight_bytes=self._draft_bytes(),
+            vision_weight_bytes=self.model.vision_bytes,
+            engine_version=settings.version,
             max_num_seqs=settings.sequences,
             max_num_batched_tokens=settings.batched_tokens,
             enforce_eager=row.enforce_eager,
         )
 
     def _stated_weights(self) -> int | None:
-        """Weights scaled for experts spread over more GPUs than the tensor-parallel group, and for CPU offload."""
-        row, counts, fmt = self.row, self.geometry.weights, self.geometry.weight_format
-        whole, per_gpu = counts.bytes_total(fmt), counts.bytes_per_gpu(fmt, row.tensor_parallel)
-        wanted: float = per_gpu
-        if row.expert_parallel and row.n_gpus > row.tensor_parallel and counts.experts:
-            rate = whole / counts.total if fmt.value == "bf16" else 1.0
-            wanted -= counts.experts * rate * (1 / row.tensor_parallel - 1 / row.n_gpus)
-        wanted -= row.cpu_offload_gib * GIB
-        return None if wanted == per_gpu else round(max(0.0, wanted) * whole / per_gpu)
+        """Weights less what is offloaded to the host, as the size of a checkpoint."""
+        if not self.row.cpu_offload_gib:
+            return None
+        counts, fmt = self.geometry.weights, self.geometry.weight_format
+        whole, per_gpu = counts.bytes_total(fmt), counts.bytes_per_gpu(fmt, self.row.tensor_parallel)
+        return round(max(0.0, 1 - self.row.cpu_offload_gib * GIB / per_gpu) * whole)
 
     def _draft_bytes(self) -> int:
         """One layer for an MTP, EAGLE or DFlash draft: what such a draft adds beside shared tables."""
         return self.geometry.layer_weight_bytes if self.draft_layers else 0
+
+    @property
+    def kv_dtype(self) -> KVCacheDType:
+        """The KV cache's type. `auto` follows the checkpoint, and those modelopt writes in NVFP4 ask for FP8."""
+        row = self.row
+        if row.kv_cache_dtype == "auto" and self.geometry.weight_format is WeightFormat.NVFP4:
+            return KVCacheDType.AUTO if "redhat" in (row.model or "").lower() else KVCacheDType.FP8
+        return _DTYPES.get(row.kv_cache_dtype, KVCacheDType.AUTO)
+
+    def refuse_unknown_draft(self) -> None:
+        """Raises `MissingError` for a draft model that is not part of the model's own checkpoint family."""
+        spec = self.row.spec_decode or ""
+        if any(word in spec for word in ("draft", "dflash")):
+            raise MissingError(f"geometry of the draft model ({spec})")
 
     @property
     def draft_layers(self) -> int:
@@ -133,7 +148,7 @@ class MemoryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenResult:
-    """Predicted and observed tokens; the prediction nearest to the observed within the printed digits of KV memory."""
+    """Tokens predicted from the printed KV memory (two decimals of GiB) and observed ones."""
 
     row: Observation
     predicted: int
@@ -219,6 +234,9 @@ def memory_result(found: Subject) -> MemoryResult:
         raise MissingError("gpu_memory_utilization")
     if row.pipeline_parallel > 1:
         raise MissingError("a model of pipeline parallelism")
+    if row.n_gpus != row.tensor_parallel * row.data_parallel:
+        raise MissingError(f"how {row.n_gpus} GPUs make tensor-parallel groups of {row.tensor_parallel}")
+    found.refuse_unknown_draft()
     if known.device(row.gpu, row.nominal_gib, row.total_bytes) is None:
         raise MissingError("GPU product or its total memory")
     central, every, assumed = settings_of(found)
@@ -251,7 +269,7 @@ def _promised(shares: MemoryShares) -> int:
 
 
 def _central(shares: MemoryShares) -> int:
-    return shares.pool + shares.reserve
+    return shares.central_pool
 
 
 def token_result(found: Subject) -> TokenResult:
@@ -263,12 +281,13 @@ def token_result(found: Subject) -> TokenResult:
         raise MissingError("kv_tokens")
     if row.kv_cache_dtype not in _DTYPES:
         raise MissingError(f"KV layout of {row.kv_cache_dtype}")
+    found.refuse_unknown_draft()
     try:
         layout = kv_layout(
             found.geometry,
             found.device,
             tensor_parallel=row.tensor_parallel,
-            dtype=_DTYPES[row.kv_cache_dtype],
+            dtype=found.kv_dtype,
             block_size=None,
             draft_layers=found.draft_layers,
             speculative_tokens=found.speculative_tokens if row.spec_decode else 0,
@@ -276,21 +295,23 @@ def token_result(found: Subject) -> TokenResult:
     except SizingError as error:
         raise MissingError(f"KV layout: {error}") from error
     settings = settings_of(found)[0]
-    length = row.max_model_len or found.geometry.native_context_tokens
-    low, high = (
-        row.context_parallel * printed_tokens(layout, round(row.observed_kv_bytes + shift), length, settings)
-        for shift in (-row.kv_bytes_resolution, row.kv_bytes_resolution)
-    )
-    nearest = min(max(row.observed_tokens, low), high)
-    return TokenResult(row=row, predicted=nearest, observed=row.observed_tokens)
+    groups = layout.full_groups + layout.sliding_groups + layout.state_groups
+    if groups > 1 and row.max_model_len is None and not row.version_is_exact:
+        raise MissingError(
+            "max_model_len or the engine version, on which the printed tokens of several KV groups depend"
+        )
+    predicted = row.context_parallel * printed_tokens(layout, row.observed_kv_bytes, row.max_model_len, settings)
+    return TokenResult(row=row, predicted=predicted, observed=row.observed_tokens)
 
 
-def printed_tokens(layout: KVLayout, pool_bytes: int, max_model_len: int, settings: Settings) -> int:
-    """The token figure of the engine's log: until 0.11 blocks over groups, later concurrency times length."""
+def printed_tokens(layout: KVLayout, pool_bytes: int, max_model_len: int | None, settings: Settings) -> int:
+    """The token figure of the engine's log: until 0.20.0 blocks over groups, later concurrency times length."""
     blocks = pool_bytes // layout.bytes_per_block
     groups = layout.full_groups + layout.sliding_groups + layout.state_groups
-    if settings.version < (0, 12, 0) or groups == 1:
+    if groups == 1 or settings.version < CONCURRENCY_TIMES_LENGTH:
         return blocks // groups * layout.block_size
+    if max_model_len is None:
+        raise MissingError("max_model_len, on which the printed tokens of several KV groups depend")
     return int(blocks / layout.planner_blocks(max_model_len, settings.batched_tokens) * max_model_len)
 
 
@@ -366,8 +387,8 @@ def _print_memory(results: Sequence[MemoryResult]) -> None:
         if r.assumed:
             side = "inside" if r.inside else "outside"
             version = ".".join(map(str, r.settings.version))
-            third = f"{', '.join(r.assumed)} ({version}, {r.settings.batched_tokens} tokens, {r.settings.sequences} sequences): "
-            third += f"{r.low / GIB:.2f} to {r.high / GIB:.2f}, {side}"
+            limits = f"{version}, {r.settings.batched_tokens} tokens, {r.settings.sequences} sequences"
+            third = f"{', '.join(r.assumed)} ({limits}): {r.low / GIB:.2f} to {r.high / GIB:.2f}, {side}"
         central = 100 * (r.central - r.observed) / r.device_bytes
         print(
             f"| {r.row.id} | {r.row.model} | {r.predicted / GIB:.2f} | {r.observed / GIB:.2f} | {r.error:+.2f} | "
