@@ -12,6 +12,7 @@ from typing import Final
 from reasoningpool.sizing.constants import BATCHES_IN_FLIGHT
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.geometry import Geometry
+from reasoningpool.sizing.integers import ceil_div
 from reasoningpool.sizing.types import AcceleratorFacts, KVCacheDType
 
 DTYPE_BYTES: Final[dict[KVCacheDType, int]] = {
@@ -30,9 +31,7 @@ _PAD_RATIO: Final = 1.25  # layer kinds this close in number are padded to one g
 _MAX_BLOCK: Final = 65_536
 
 
-def ceil_div(value: int, divisor: int) -> int:
-    """Integer division, rounded up."""
-    return -(-value // divisor)
+__all__ = ["DTYPE_BYTES", "KVLayout", "ceil_div", "kv_layout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
