@@ -30,7 +30,9 @@ _QUANTIZATIONS: Final[tuple[tuple[str, str | None], ...]] = (
     ("bfloat16", None), ("bf16", None), ("float16", None), ("fp16", None),
 )  # fmt: skip
 _NO_FORMAT: Final = ("exl2", "exl3", "gguf", "hqq", "aqlm", "quip")
-_A100_40_LIMIT: Final = 60
+_NOMINAL_TOLERANCE: Final = 0.05
+_SAME_SIZE: Final = 1.02  # products closer than this are one for our purpose
+_BLOCK_FP8_ORGANISATIONS: Final = ("qwen/", "deepseek-ai/", "moonshotai/", "minimaxai/", "zai-org/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +44,6 @@ class KnownModel:
     checkpoint: str | None
     vision_bytes: int
     since: tuple[int, int, int] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownDevice:
-    """A device with its real byte count."""
-
-    facts: AcceleratorFacts
-    candidates: int  # products the report could mean
 
 
 @cache
@@ -112,30 +106,36 @@ def quantization(model: str, stated: str | None, known: KnownModel) -> tuple[str
             return None, False
         for word, name in _QUANTIZATIONS:
             if word in folded and not (name is None and text is not stated):
+                if name == "fp8" and model.lower().startswith(_BLOCK_FP8_ORGANISATIONS):
+                    return "fp8_block", True
                 if known.checkpoint in ("mxfp4", "int4_experts") and name in ("mxfp4", "int4", None):
                     return known.checkpoint, True
                 return name, True
     return known.checkpoint, True
 
 
-def device(gpu: str | None, nominal_gib: float | None, total_bytes: int | None) -> KnownDevice | None:
-    """The device of a report. A stated total wins; a nominal size alone is enough only where products agree on it."""
+def device(
+    gpu: str | None, nominal_gib: float | None, total_bytes: int | None, *, at_least_bytes: float = 0
+) -> AcceleratorFacts | None:
+    """The device of a report, `None` where it could be products of different size.
+
+    A stated total wins. Products that could not hold what the report shows (`at_least_bytes`) are left out.
+    """
     fitting = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
     if gpu is not None:
         fitting = [entry for entry in fitting if _is_named(entry, gpu)]
     if nominal_gib is not None:
         near = [entry for entry in fitting if _nominal(entry) == round(nominal_gib)]
-        fitting = near or [entry for entry in fitting if abs(_bytes(entry) / 2**30 / nominal_gib - 1) < 0.05]
+        fitting = near or [e for e in fitting if abs(_bytes(e) / 2**30 / nominal_gib - 1) < _NOMINAL_TOLERANCE]
     if total_bytes is not None:
-        nearest = min(fitting or list(accelerators().values()), key=lambda entry: abs(_bytes(entry) - total_bytes))
-        return KnownDevice(facts=_facts(nearest, total_bytes), candidates=max(1, len(fitting)))
-    if not fitting or (gpu is None):
+        everything = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
+        nearest = min(fitting or everything, key=lambda entry: abs(_bytes(entry) - total_bytes))
+        return _facts(nearest, total_bytes)
+    fitting = [entry for entry in fitting if _bytes(entry) >= at_least_bytes]
+    if gpu is None or not fitting:
         return None
-    low, high = (pick(_bytes(entry) for entry in fitting) for pick in (min, max))
-    if high > 1.02 * low:
-        return None
-    first = fitting[0]
-    return KnownDevice(facts=_facts(first, _bytes(first)), candidates=len(fitting))
+    smallest, largest = (pick(fitting, key=_bytes) for pick in (min, max))
+    return _facts(smallest, _bytes(smallest)) if _bytes(largest) <= _SAME_SIZE * _bytes(smallest) else None
 
 
 def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:

@@ -21,7 +21,7 @@ _LOG_DATE: Final = re.compile(r"(?:log|logs?)(?:\s+dated)?\s+(\d{2})-\d{2}\s+\((
 _LINES_OF: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+) line numbers")
 _OFFLOAD: Final = re.compile(r"cpu-offload-gb (\d+)")
 _CONTEXT_PARALLEL: Final = re.compile(r"decode-context-parallel-size (\d+)")
-_FIRST_V1: Final = (0, 8, 0)
+_CAPACITY: Final = re.compile(r"KV (?:cache )?capacity (?:of )?(\d+) tokens|capacity of the KV cache \((\d+)\)")
 _LAST_V0: Final = (0, 7, 3)
 
 # The newest release at the end of a month, for logs that show a date and no version (PyPI upload dates).
@@ -68,7 +68,15 @@ class Observation:
     observed_kv_bytes: int | None
     kv_bytes_resolution: float  # half a unit of the last digit printed
     observed_tokens: int | None
+    refused_capacity_tokens: int | None  # tokens the pool has, from the message of an engine that refused to start
     logged_weight_bytes: int | None
+
+    @property
+    def source_name(self) -> str:
+        """The repository or page; a repository file without a name is a source of its own."""
+        if "repository file" in self.source or "issue:" in self.source:
+            return self.source
+        return re.split(r"[#: ]", self.source)[0]
 
 
 def load(path: Path) -> list[Observation]:
@@ -120,6 +128,7 @@ def observation(row: Mapping[str, Any]) -> Observation:
         observed_kv_bytes=round(kv * GIB) if kv is not None and kv > 0 else None,
         kv_bytes_resolution=_resolution(row.get("available_kv_gib")) * GIB,
         observed_tokens=_tokens(row),
+        refused_capacity_tokens=_capacity(row.get("error")),
         logged_weight_bytes=round(weights * GIB) if weights else None,
     )
 
@@ -130,6 +139,11 @@ def _tokens(row: Mapping[str, Any]) -> int | None:
         return tokens
     blocks = _integer(row.get("num_gpu_blocks"))
     return blocks * (_integer(row.get("block_size")) or 16) if blocks else None
+
+
+def _capacity(error: object) -> int | None:
+    found = _CAPACITY.search(str(error or "").replace(",", ""))
+    return int(found.group(1) or found.group(2)) if found else None
 
 
 def _version(value: object, notes: str) -> tuple[tuple[int, int, int] | None, bool]:
@@ -191,7 +205,5 @@ def by_source(rows: Iterable[Observation]) -> dict[str, list[Observation]]:
     """Rows by the repository or page they come from: what a cross-validation leaves out together."""
     groups: dict[str, list[Observation]] = {}
     for row in rows:
-        groups.setdefault(
-            re.split(r"[#:]", row.source)[0].strip() if "github" not in row.source.lower() else row.source, []
-        ).append(row)
+        groups.setdefault(row.source_name, []).append(row)
     return groups

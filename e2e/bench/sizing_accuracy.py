@@ -1,8 +1,9 @@
 """How well the memory model predicts what servers printed: `python e2e/bench/sizing_accuracy.py FILE`.
 
-FILE has the form of the project's public start-up observations. For each row with enough inputs the KV memory the
-plan would promise (the safe end) is compared with the printed one, in percent of the GPU's memory, and the
-tokens that follow from the *printed* KV memory with the printed tokens. Rows that lack an input are listed with it.
+FILE has the form of the project's public start-up observations. For each row with enough inputs the model's KV memory
+(the likeliest figure) is compared with the printed one, in percent of the GPU's memory, and the tokens that follow
+from the *printed* KV memory with the printed tokens. `memory_promised` scores the safe end instead, which plans
+use. Rows that lack an input are listed with it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _DTYPES: Final = {
     "fp16": KVCacheDType.FP16, "fp8": KVCacheDType.FP8, "fp8_e4m3": KVCacheDType.FP8,
     "fp8_e5m2": KVCacheDType.FP8_E5M2,
 }  # fmt: skip
+_UNKNOWN_DEVICE: Final = AcceleratorFacts(
+    product="unknown", memory_bytes=80 * GIB, compute_capability=(8, 0), memory_bandwidth_bytes_per_s=None
+)
 _EFFORT: Final = Effort(name="any", prompt_tokens=1024, thinking_tokens=0, answer_tokens=1024, share=1)
 
 
@@ -127,7 +131,7 @@ class MemoryResult:
     row: Observation
     settings: Settings
     predicted: int
-    central: int
+    promised: int
     low: int
     high: int
     observed: int
@@ -174,11 +178,16 @@ def subject(row: Observation) -> Subject:
         geometry = Geometry.from_config(model.config, quantization or "none")
     except SizingError as error:
         raise MissingError(f"geometry of {row.model}: {error}") from error
-    device = known.device(row.gpu, row.nominal_gib, row.total_bytes)
-    facts = device.facts if device else AcceleratorFacts(
-        product="unknown", memory_bytes=80 * GIB, compute_capability=(8, 0), memory_bandwidth_bytes_per_s=None
-    )  # fmt: skip
-    return Subject(row=row, model=model, geometry=geometry, device=facts)
+    weights = geometry.weights.bytes_per_gpu(geometry.weight_format, row.tensor_parallel)
+    device = device_of(row, weights)
+    return Subject(row=row, model=model, geometry=geometry, device=device or _UNKNOWN_DEVICE)
+
+
+def device_of(row: Observation, weight_bytes: int = 0) -> AcceleratorFacts | None:
+    """The device by name and size; of two sizes of one product, those that can hold the weights and the printed KV."""
+    on_gpu = max(0.0, weight_bytes - row.cpu_offload_gib * GIB)
+    held = (row.observed_kv_bytes or 0) + on_gpu
+    return known.device(row.gpu, row.nominal_gib, row.total_bytes, at_least_bytes=held / (row.utilization or 1))
 
 
 def settings_of(found: Subject) -> tuple[Settings, tuple[Settings, ...], tuple[str, ...]]:
@@ -237,39 +246,48 @@ def memory_result(found: Subject) -> MemoryResult:
     if row.n_gpus != row.tensor_parallel * row.data_parallel:
         raise MissingError(f"how {row.n_gpus} GPUs make tensor-parallel groups of {row.tensor_parallel}")
     found.refuse_unknown_draft()
-    if known.device(row.gpu, row.nominal_gib, row.total_bytes) is None:
+    if found.device is _UNKNOWN_DEVICE:
         raise MissingError("GPU product or its total memory")
     central, every, assumed = settings_of(found)
     shares = [_shares(found, settings) for settings in every]
     known_weights = None
     if row.logged_weight_bytes is not None:
         beside = _shares(found, central)
-        known_weights = _promised(beside) + beside.weights - row.logged_weight_bytes
+        known_weights = beside.central_pool + beside.weights - row.logged_weight_bytes
     return MemoryResult(
         row=row,
         settings=central,
-        predicted=_promised(shares[0]),
-        central=_central(shares[0]),
-        low=min(_promised(share) for share in shares),
-        high=max(2 * _central(share) - _promised(share) for share in shares),
-        observed=row.observed_kv_bytes,
+        predicted=shares[0].central_pool,
+        promised=shares[0].pool,
+        low=min(share.pool for share in shares),
+        high=max(share.central_pool + share.reserve for share in shares),
+        observed=observed_pool(found),
         device_bytes=found.device.memory_bytes or 0,
         assumed=assumed,
         known_weights=known_weights,
     )
 
 
+def observed_pool(found: Subject) -> int:
+    """The pool of the rank that has least, which is the engine's.
+
+    A log may quote the KV memory of another rank. Where the tokens an engine refused with need less than the
+    memory quoted, and the model has one KV group so that tokens tell bytes, they give the pool.
+    """
+    row = found.row
+    quoted = row.observed_kv_bytes or 0
+    if row.refused_capacity_tokens is None:
+        return quoted
+    layout = layout_of(found)
+    if layout.full_groups + layout.sliding_groups + layout.state_groups > 1:
+        return quoted
+    blocks = row.refused_capacity_tokens // (layout.block_size * row.context_parallel)
+    return min(quoted, blocks * layout.bytes_per_block)
+
+
 def _shares(found: Subject, settings: Settings) -> MemoryShares:
     inputs = found.inputs(settings)
     return memory_shares(inputs, batched_tokens=settings.batched_tokens, sequences=settings.sequences)
-
-
-def _promised(shares: MemoryShares) -> int:
-    return shares.pool
-
-
-def _central(shares: MemoryShares) -> int:
-    return shares.central_pool
 
 
 def token_result(found: Subject) -> TokenResult:
@@ -279,11 +297,25 @@ def token_result(found: Subject) -> TokenResult:
         raise MissingError("available_kv_gib")
     if row.observed_tokens is None:
         raise MissingError("kv_tokens")
+    found.refuse_unknown_draft()
+    layout = layout_of(found)
+    settings = settings_of(found)[0]
+    groups = layout.full_groups + layout.sliding_groups + layout.state_groups
+    if groups > 1 and row.max_model_len is None and not row.version_is_exact:
+        raise MissingError(
+            "max_model_len or the engine version, on which the printed tokens of several KV groups depend"
+        )
+    predicted = row.context_parallel * printed_tokens(layout, row.observed_kv_bytes, row.max_model_len, settings)
+    return TokenResult(row=row, predicted=predicted, observed=row.observed_tokens)
+
+
+def layout_of(found: Subject) -> KVLayout:
+    """The KV groups and blocks of the row. Raises `MissingError` for layouts that are not modelled."""
+    row = found.row
     if row.kv_cache_dtype not in _DTYPES:
         raise MissingError(f"KV layout of {row.kv_cache_dtype}")
-    found.refuse_unknown_draft()
     try:
-        layout = kv_layout(
+        return kv_layout(
             found.geometry,
             found.device,
             tensor_parallel=row.tensor_parallel,
@@ -294,14 +326,6 @@ def token_result(found: Subject) -> TokenResult:
         )
     except SizingError as error:
         raise MissingError(f"KV layout: {error}") from error
-    settings = settings_of(found)[0]
-    groups = layout.full_groups + layout.sliding_groups + layout.state_groups
-    if groups > 1 and row.max_model_len is None and not row.version_is_exact:
-        raise MissingError(
-            "max_model_len or the engine version, on which the printed tokens of several KV groups depend"
-        )
-    predicted = row.context_parallel * printed_tokens(layout, row.observed_kv_bytes, row.max_model_len, settings)
-    return TokenResult(row=row, predicted=predicted, observed=row.observed_tokens)
 
 
 def printed_tokens(layout: KVLayout, pool_bytes: int, max_model_len: int | None, settings: Settings) -> int:
@@ -368,11 +392,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     print()
     with_weights = [r for r in memory if r.known_weights is not None]
     known_errors = [100 * ((r.known_weights or 0) - r.observed) / r.device_bytes for r in with_weights]
-    central_errors = [100 * (r.central - r.observed) / r.device_bytes for r in memory]
+    promised_errors = [100 * (r.promised - r.observed) / r.device_bytes for r in memory]
     assumed = [r for r in memory if r.assumed]
     inside = sum(r.inside for r in assumed)
     print(f"interval rows={len(assumed)} inside={inside} outside={len(assumed) - inside}")
-    print(memory_line("memory_central", central_errors))
+    print(memory_line("memory_promised", promised_errors))
     print(memory_line("memory_known_weights", known_errors))
     print(memory_line("memory", [r.error for r in memory]))
     print(tokens_line([r.error for r in tokens]))
@@ -380,7 +404,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print_memory(results: Sequence[MemoryResult]) -> None:
-    print("| row | model | KV predicted GiB | observed | error % of GPU | central | assumed, interval GiB |")
+    print("| row | model | KV predicted GiB | observed | error % of GPU | promised | assumed, interval GiB |")
     print("|---|---|---|---|---|---|---|")
     for r in results:
         third = ""
@@ -389,10 +413,10 @@ def _print_memory(results: Sequence[MemoryResult]) -> None:
             version = ".".join(map(str, r.settings.version))
             limits = f"{version}, {r.settings.batched_tokens} tokens, {r.settings.sequences} sequences"
             third = f"{', '.join(r.assumed)} ({limits}): {r.low / GIB:.2f} to {r.high / GIB:.2f}, {side}"
-        central = 100 * (r.central - r.observed) / r.device_bytes
+        promised = 100 * (r.promised - r.observed) / r.device_bytes
         print(
             f"| {r.row.id} | {r.row.model} | {r.predicted / GIB:.2f} | {r.observed / GIB:.2f} | {r.error:+.2f} | "
-            f"{central:+.2f} | {third} |"
+            f"{promised:+.2f} | {third} |"
         )
 
 

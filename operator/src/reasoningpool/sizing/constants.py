@@ -71,6 +71,10 @@ FORWARD_HIDDEN_COPIES_EAGER: Final = Constant(
     6.0, "x max_num_batched_tokens x hidden size x 2 bytes, not compiled", 5.0, 6.0,
     "kv004 5.7 (V0, the rank without sampler: 0.19 GiB at 2,048 tokens)", 5.7,
 )  # fmt: skip
+VISION_PEAK_BYTES: Final = Constant(
+    1.0 * GIB, "bytes beside the language model's peak, models with a vision tower", 0.0, 2.0 * GIB,
+    "reasoned: an image of 16,384 tokens passes the tower in about 2 GiB; no row isolates it, kv115 shows none", 0.0,
+)  # fmt: skip
 GRAPH_BYTES_PER_LAYER_AND_SIZE: Final = Constant(
     0.5 * MIB, "bytes", 0.28 * MIB, 0.49 * MIB,
     "the engine's estimate over layers and captured sizes: kv024 0.29 (0.52 GiB), kv102 0.49 MiB (1.55 GiB)",

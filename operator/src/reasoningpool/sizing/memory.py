@@ -200,17 +200,19 @@ def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -
     overhead = overhead_bytes(ranks, inputs.accelerator.compute_capability, version)
     device = _times(c.DEVICE_SHARE, total)
     spread = _times(c.WEIGHT_SHARE, weights)
-    reserve = ceil(hypot(*(part.safe - part.central for part in (activation, graphs, overhead, device, spread))))
+    vision = _times(c.VISION_PEAK_BYTES, 1) if inputs.vision_weight_bytes else NOTHING
+    parts = (activation, vision, graphs, overhead, device, spread)
+    reserve = ceil(hypot(*(part.safe - part.central for part in parts)))
     requested = requested_bytes(total, inputs.memory_utilization_permille)
     stated = inputs.kv_cache_memory_bytes
     return MemoryShares(
         requested=requested,
         weights=weights,
         overhead=overhead.central,
-        activation=activation.central,
+        activation=activation.central + vision.central,
         graphs=graphs.central,
         reserve=reserve,
-        pool=requested - weights - overhead.central - activation.central - graphs.central - reserve
+        pool=requested - weights - overhead.central - activation.central - vision.central - graphs.central - reserve
         if stated is None
         else stated,
     )
