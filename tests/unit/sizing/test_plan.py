@@ -92,7 +92,10 @@ def test_block_sizes_by_device() -> None:
     assert planned(block_size=32).block_size == 32
     latent = {"geometry": geometry("deepseek-ai/DeepSeek-R1"), "tensor_parallel_size": 8}
     assert planned(**latent, accelerator=custom_gpu(200, capability=(8, 0))).block_size == 16
-    assert planned(**latent, accelerator=custom_gpu(200, capability=(10, 0))).block_size == 64
+    assert planned(**latent, accelerator=custom_gpu(200, capability=(10, 0))).block_size == 32
+    hopper = custom_gpu(200, capability=(9, 0))
+    assert planned(**latent, accelerator=hopper).block_size == 64  # FlashMLA, for the fp8 KV of the example
+    assert planned(**latent, accelerator=hopper, kv_cache_dtype=KVCacheDType.BF16).block_size == 16
 
 
 @pytest.mark.parametrize(

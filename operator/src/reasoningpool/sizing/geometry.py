@@ -100,6 +100,11 @@ class Geometry:
         )
 
     @property
+    def full(self) -> AttentionShape:
+        """Heads of full-attention layers."""
+        return AttentionShape(kv_heads=self.kv_heads, head_dim=self.head_dim, value_dim=self.value_dim)
+
+    @property
     def weight_format(self) -> WeightFormat:
         """How linear and expert weights are stored."""
         return self.quantization.format
