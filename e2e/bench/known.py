@@ -30,7 +30,10 @@ _QUANTIZATIONS: Final[tuple[tuple[str, str | None], ...]] = (
     ("bfloat16", None), ("bf16", None), ("float16", None), ("fp16", None),
 )  # fmt: skip
 _NO_FORMAT: Final = ("exl2", "exl3", "gguf", "hqq", "aqlm", "quip")
-_NOMINAL_TOLERANCE: Final = 0.05
+_NOMINAL_TOLERANCE: Final = 0.1
+_FORMS: Final = ("sxm", "pcie", "nvl")
+_SIZE: Final = re.compile(r"(\d+) ?gi?b\b", re.IGNORECASE)
+_OPTIONAL: Final = ("rtx", "blackwell")  # parts of product names that people leave out
 _SAME_SIZE: Final = 1.02  # products closer than this are one for our purpose
 _BLOCK_FP8_ORGANISATIONS: Final = ("qwen/", "deepseek-ai/", "moonshotai/", "minimaxai/", "zai-org/")
 
@@ -124,6 +127,9 @@ def device(
     fitting = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
     if gpu is not None:
         fitting = [entry for entry in fitting if _is_named(entry, gpu)]
+    size = _SIZE.search(gpu or "")
+    if nominal_gib is None and size is not None:
+        nominal_gib = float(size.group(1))
     if nominal_gib is not None:
         near = [entry for entry in fitting if _nominal(entry) == round(nominal_gib)]
         fitting = near or [e for e in fitting if abs(_bytes(e) / 2**30 / nominal_gib - 1) < _NOMINAL_TOLERANCE]
@@ -135,18 +141,22 @@ def device(
     if gpu is None or not fitting:
         return None
     smallest, largest = (pick(fitting, key=_bytes) for pick in (min, max))
+    if len({entry.compute_capability for entry in fitting}) > 1:
+        return None
     return _facts(smallest, _bytes(smallest)) if _bytes(largest) <= _SAME_SIZE * _bytes(smallest) else None
 
 
 def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:
-    """Whether all parts of the product's model name are in the text: "DGX Spark (GB10)" is GB10."""
-    words = set(re.split(r"[\s/_(),-]+", gpu.lower().replace("geforce", "").replace("nvidia", "")))
+    """Whether the product's model name is in the text in whole words: "DGX Spark (GB10)" is GB10, "L40S" not L40."""
+    words = [word for word in re.split(r"[\s/_(),-]+", gpu.lower()) if word]
+    runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     parts = [part for part in entry.product.lower().split("-") if not part.endswith("gb")]
-    model = [part for part in parts if part not in ("sxm", "pcie", "nvl")]
-    joined = "".join(sorted(words))
-    if not (set(model) <= words or "".join(model) in gpu.lower().replace(" ", "")):
+    forms = [part.rstrip("0123456789") for part in parts if part.rstrip("0123456789") in _FORMS]
+    model = [p for p in parts if p.rstrip("0123456789") not in _FORMS and p not in _OPTIONAL]
+    if not (set(model) <= set(words) or "".join(model) in runs or "rtx" + "".join(model) in runs):
         return False
-    return not (("pcie" in words and "pcie" not in parts) or ("nvl" in words and "nvl" not in parts)) and bool(joined)
+    stated = [form for form in _FORMS if any(word.startswith(form) for word in words)]
+    return not stated or not forms or stated == forms
 
 
 def _nominal(entry: AcceleratorEntry) -> int:

@@ -23,6 +23,7 @@ from bench.observations import GIB, Observation
 from reasoningpool.sizing import AcceleratorFacts, ConcurrencyPolicy, Effort, Geometry, KVCacheDType, SizingInput
 from reasoningpool.sizing.blocks import KVLayout, kv_layout
 from reasoningpool.sizing.errors import SizingError
+from reasoningpool.sizing.kv_elements import KVElements, PackedKVCacheDType
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
 from reasoningpool.sizing.weights import WeightFormat
 
@@ -30,10 +31,10 @@ Version = tuple[int, int, int]
 ASSUMED_VERSION: Final[Version] = (0, 11, 0)  # the middle of the versions that reports state
 # kv062 (0.10.2), kv006 (0.20.0) print blocks over groups, kv040 (0.20.1) concurrency times max_model_len.
 CONCURRENCY_TIMES_LENGTH: Final[Version] = (0, 20, 1)
-_DTYPES: Final = {
+_DTYPES: Final[dict[str, KVElements]] = {
     "auto": KVCacheDType.AUTO, "bfloat16": KVCacheDType.BF16, "bf16": KVCacheDType.BF16, "float16": KVCacheDType.FP16,
     "fp16": KVCacheDType.FP16, "fp8": KVCacheDType.FP8, "fp8_e4m3": KVCacheDType.FP8,
-    "fp8_e5m2": KVCacheDType.FP8_E5M2,
+    "fp8_e5m2": KVCacheDType.FP8_E5M2, **{str(packed): packed for packed in PackedKVCacheDType},
 }  # fmt: skip
 _UNKNOWN_DEVICE: Final = AcceleratorFacts(
     product="unknown", memory_bytes=80 * GIB, compute_capability=(8, 0), memory_bandwidth_bytes_per_s=None
@@ -71,7 +72,7 @@ class Subject:
             tensor_parallel_size=row.tensor_parallel,
             geometry=self.geometry,
             weight_bytes=self._stated_weights() if weight_bytes is None else weight_bytes,
-            kv_cache_dtype=self.kv_dtype,
+            kv_cache_dtype=KVCacheDType.AUTO,  # the memory model does not look at it
             memory_utilization_permille=round(1000 * (row.utilization or 0.9)),
             kv_cache_memory_bytes=None,
             efforts=(_EFFORT,),
@@ -98,7 +99,7 @@ class Subject:
         return self.geometry.layer_weight_bytes if self.draft_layers else 0
 
     @property
-    def kv_dtype(self) -> KVCacheDType:
+    def kv_dtype(self) -> KVElements:
         """The KV cache's type. `auto` follows the checkpoint, and those modelopt writes in NVFP4 ask for FP8."""
         row = self.row
         if row.kv_cache_dtype == "auto" and self.geometry.weight_format is WeightFormat.NVFP4:
@@ -390,17 +391,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     for identifier, reasons in missing.items():
         print(f"| {identifier} | {'; '.join(reasons)} |")
     print()
+    print("\n".join(summary(memory, tokens)))
+    return 0
+
+
+def summary(memory: Sequence[MemoryResult], tokens: Sequence[TokenResult]) -> list[str]:
+    """The closing lines; the last two are the ones to compare."""
     with_weights = [r for r in memory if r.known_weights is not None]
     known_errors = [100 * ((r.known_weights or 0) - r.observed) / r.device_bytes for r in with_weights]
     promised_errors = [100 * (r.promised - r.observed) / r.device_bytes for r in memory]
     assumed = [r for r in memory if r.assumed]
     inside = sum(r.inside for r in assumed)
-    print(f"interval rows={len(assumed)} inside={inside} outside={len(assumed) - inside}")
-    print(memory_line("memory_promised", promised_errors))
-    print(memory_line("memory_known_weights", known_errors))
-    print(memory_line("memory", [r.error for r in memory]))
-    print(tokens_line([r.error for r in tokens]))
-    return 0
+    return [
+        f"interval rows={len(assumed)} inside={inside} outside={len(assumed) - inside}",
+        memory_line("memory_promised", promised_errors),
+        memory_line("memory_known_weights", known_errors),
+        memory_line("memory", [r.error for r in memory]),
+        tokens_line([r.error for r in tokens]),
+    ]
 
 
 def _print_memory(results: Sequence[MemoryResult]) -> None:

@@ -109,14 +109,20 @@ def _non_torch(row: Observation, subject: Subject | None, size: float) -> Iterat
         yield "COMMUNICATOR_BYTES", beyond - c.COMMUNICATION_BYTES.central
 
 
+def median_of(known: Sequence[Evidence], name: str) -> float | None:
+    """The median of the rows' estimates of one constant."""
+    values = [item.value for item in known if item.constant == name]
+    return statistics.median(values) if values else None
+
+
 @contextmanager
 def constants_from(known: Sequence[Evidence], names: Sequence[str]) -> Iterator[None]:
     """The memory model with the medians of `known` for its likeliest figures."""
     before = {name: getattr(c, name) for name in names}
     try:
         for name, constant in before.items():
-            values = [item.value for item in known if item.constant == name]
-            setattr(c, name, replace(constant, likeliest=statistics.median(values) if values else _UNKNOWN[name]))
+            median = median_of(known, name)
+            setattr(c, name, replace(constant, likeliest=_UNKNOWN[name] if median is None else median))
         yield
     finally:
         for name, constant in before.items():
@@ -150,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         scale = 1.0 if name.startswith("SAMPLER") else 1 / (c.MIB if name.startswith("GRAPH") else GIB)
         constant: c.Constant = getattr(c, name)
         rows = ", ".join(f"{item.row} {item.value * scale:.2f}" for item in items)
-        median = statistics.median(item.value for item in items) * scale
+        median = (median_of(known, name) or 0) * scale
         print(f"| {name} | {constant.central * scale:.2f}, {constant.value * scale:.2f} | {median:.2f} | {rows} |")
     print("\n| source left out | row | error % of GPU | error without the source's own rows |\n|---|---|---|---|")
     errors = cross_validated(raw)

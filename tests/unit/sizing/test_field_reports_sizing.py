@@ -9,7 +9,7 @@ import pytest
 
 from reasoningpool.catalog import find_model
 from reasoningpool.sizing import Geometry, KVCacheDType, Limit, SizingError, SizingPlan, plan
-from reasoningpool.sizing.memory import memory_shares, sampler_bytes
+from reasoningpool.sizing.memory import memory_shares
 from unit.sizing.builders import (
     GIB,
     accelerator,

@@ -69,7 +69,7 @@ def test_forward_peak_without_the_sampler_is_what_servers_printed() -> None:
 def test_newer_engines_sample_in_less_memory(model: str) -> None:
     peaks = [sampler_bytes(geometry(model), 256, version) for version in (SORTING, KERNEL, NEWEST)]
     assert peaks[0].central > peaks[1].central > peaks[2].central
-    assert peaks[0].safe > peaks[1].safe > peaks[2].safe
+    assert peaks[0].safe > peaks[1].safe >= peaks[2].safe
 
 
 def test_activation_is_the_larger_of_forward_pass_and_sampler() -> None:
