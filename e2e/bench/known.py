@@ -29,6 +29,8 @@ _QUANTIZATIONS: Final[tuple[tuple[str, str | None], ...]] = (
     ("bitsandbytes", "bitsandbytes"), ("w8a8", "w8a8"), ("int8", "int8"), ("fp8", "fp8"),
     ("bfloat16", None), ("bf16", None), ("float16", None), ("fp16", None),
 )  # fmt: skip
+_FOUR_BITS: Final = ("mxfp4", "int4")
+_EXPERTS_ONLY: Final = ("mxfp4", "int4_experts")
 _NO_FORMAT: Final = ("exl2", "exl3", "gguf", "hqq", "aqlm", "quip")
 _NOMINAL_TOLERANCE: Final = 0.1
 _FORMS: Final = ("sxm", "pcie", "nvl")
@@ -108,12 +110,13 @@ def quantization(model: str, stated: str | None, known: KnownModel) -> tuple[str
         if any(word in folded for word in _NO_FORMAT):
             return None, False
         for word, name in _QUANTIZATIONS:
-            if word in folded and not (name is None and text is not stated):
-                if name == "fp8" and model.lower().startswith(_BLOCK_FP8_ORGANISATIONS):
-                    return "fp8_block", True
-                if known.checkpoint in ("mxfp4", "int4_experts") and name in ("mxfp4", "int4", None):
-                    return known.checkpoint, True
-                return name, True
+            if word not in folded:
+                continue
+            if name == "fp8" and model.lower().startswith(_BLOCK_FP8_ORGANISATIONS):
+                return "fp8_block", True
+            if name in _FOUR_BITS and known.checkpoint in _EXPERTS_ONLY:
+                return known.checkpoint, True
+            return name, True
     return known.checkpoint, True
 
 

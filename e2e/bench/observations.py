@@ -16,6 +16,7 @@ from typing import Any, Final
 import yaml
 
 GIB: Final = 1 << 30
+Version = tuple[int, int, int]
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LOG_DATE: Final = re.compile(r"(?:log|logs?)(?:\s+dated)?\s+(\d{2})-\d{2}\s+\((\d{4})\)", re.IGNORECASE)
 _LINES_OF: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+) line numbers")
@@ -43,6 +44,7 @@ class Observation:
     source: str
     model: str | None
     quantization: str | None
+    weights_dtype: str | None  # as logs give it: the type of computation
     gpu: str | None
     nominal_gib: float | None
     total_bytes: int | None
@@ -61,6 +63,7 @@ class Observation:
     block_size: int | None
     version: tuple[int, int, int] | None
     version_is_exact: bool  # False: from the date of the log
+    newest_version: tuple[int, int, int] | None  # that could have written the log
     expert_parallel: bool
     cpu_offload_gib: float
     lora: bool
@@ -91,7 +94,7 @@ def observation(row: Mapping[str, Any]) -> Observation:
     """One row as an `Observation`. Anything unreadable counts as not reported."""
     notes = _text(row.get("notes")) or ""
     tensor_parallel = _integer(row.get("tp")) or 1
-    version, exact = _version(row.get("vllm_version"), notes)
+    version, newest = _version(row.get("vllm_version"), notes)
     kv = _number(row.get("available_kv_gib"))
     weights = _number(row.get("model_loading_gib"))
     total = _number(row.get("total_gpu_gib"))
@@ -102,7 +105,8 @@ def observation(row: Mapping[str, Any]) -> Observation:
         id=str(row.get("id")),
         source=_text(row.get("source")) or "",
         model=_text(row.get("model")),
-        quantization=_text(row.get("quantization")) or _text(row.get("weights_dtype")),
+        quantization=_text(row.get("quantization")),
+        weights_dtype=_text(row.get("weights_dtype")),
         gpu=_text(row.get("gpu")),
         nominal_gib=_number(row.get("gpu_memory_gib")),
         total_bytes=round(total * GIB) if total else None,
@@ -120,7 +124,8 @@ def observation(row: Mapping[str, Any]) -> Observation:
         spec_decode=None if spec is None or spec.lower() in ("none", "false", "no") else spec.lower(),
         block_size=_integer(row.get("block_size")),
         version=version,
-        version_is_exact=exact,
+        version_is_exact=version is not None and version == newest,
+        newest_version=newest,
         expert_parallel="expert parallel" in notes.lower(),
         cpu_offload_gib=float(offload.group(1)) if offload else 0.0,
         lora="lora" in f"{notes} {row.get('source')}".lower(),
@@ -146,23 +151,31 @@ def _capacity(error: object) -> int | None:
     return int(found.group(1) or found.group(2)) if found else None
 
 
-def _version(value: object, notes: str) -> tuple[tuple[int, int, int] | None, bool]:
-    """The version of the row, and whether it is stated; else the newest release when the log was written."""
+def _version(value: object, notes: str) -> tuple[Version | None, Version | None]:
+    """The likeliest version and the newest possible one: the same where the row states it.
+
+    Otherwise from the date of the log: the newest release a month before, and the newest at the time.
+    """
     found = _VERSION.search(str(value)) if value is not None else None
-    if found is not None:
+    if found is not None and not str(value).strip().startswith((">", "<")):
         major, minor, patch = (int(part or 0) for part in found.groups())
-        return (major, minor, patch), not str(value).strip().startswith((">", "<"))
+        return (major, minor, patch), (major, minor, patch)
     lines = _LINES_OF.search(notes)
     if lines is not None:
-        return (int(lines.group(1)), int(lines.group(2)), int(lines.group(3))), True
+        exact = (int(lines.group(1)), int(lines.group(2)), int(lines.group(3)))
+        return exact, exact
     dated = _LOG_DATE.search(notes)
-    version = _released(int(dated.group(2)), int(dated.group(1))) if dated else None
+    version = newest = None
+    if dated is not None:
+        year, month = int(dated.group(2)), int(dated.group(1))
+        newest = _released(year, month)
+        version = _released(year - (month == 1), (month - 2) % 12 + 1) or newest
     if "V0 engine" in notes:
-        return min(version or _LAST_V0, _LAST_V0), False
-    return version, False
+        return min(version or _LAST_V0, _LAST_V0), None
+    return version, None if version == newest else newest
 
 
-def _released(year: int, month: int) -> tuple[int, int, int] | None:
+def _released(year: int, month: int) -> Version | None:
     known = [version for y, m, version in RELEASES if (y, m) <= (year, month)]
     return known[-1] if known else None
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import observations, sizing_accuracy
 from bench.observations import GIB, Observation
-from bench.sizing_accuracy import MissingError, Settings, Subject
+from bench.subjects import MissingError, Settings, Subject, settings_of, subject
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.memory import forward_bytes
 
@@ -63,27 +63,27 @@ def evidence(raw: Sequence[Mapping[str, Any]]) -> list[Evidence]:
 def _of_row(row: Observation, item: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     peak, non_torch = item.get("peak_activation_gib"), item.get("non_torch_gib")
     try:
-        subject = sizing_accuracy.subject(row)
+        found = subject(row)
     except MissingError:
-        subject = None
-    if subject is not None and peak is not None and not row.lora:
-        yield from _sampler(subject, float(peak) * GIB)
+        found = None
+    if found is not None and peak is not None and not row.lora:
+        yield from _sampler(found, float(peak) * GIB)
     if non_torch is not None and item.get("n_gpus"):
-        yield from _non_torch(row, subject, float(non_torch) * GIB)
+        yield from _non_torch(row, found, float(non_torch) * GIB)
     estimate = item.get("cudagraph_estimate_gib")
-    if subject is not None and estimate is not None:
+    if found is not None and estimate is not None:
         sizes = 51  # 256 sequences
-        yield "GRAPH_BYTES_PER_LAYER_AND_SIZE", float(estimate) * GIB / (sizes * subject.geometry.num_layers)
+        yield "GRAPH_BYTES_PER_LAYER_AND_SIZE", float(estimate) * GIB / (sizes * found.geometry.num_layers)
 
 
-def _sampler(subject: Subject, peak: float) -> Iterator[tuple[str, float]]:
-    settings: Settings = sizing_accuracy.settings_of(subject)[0]
-    if settings.version >= c.FIRST_SECOND_RUNNER_ALL or subject.row.n_gpus < subject.row.tensor_parallel:
+def _sampler(found: Subject, peak: float) -> Iterator[tuple[str, float]]:
+    settings: Settings = settings_of(found)[0]
+    if settings.version >= c.FIRST_SECOND_RUNNER_ALL or found.row.n_gpus < found.row.tensor_parallel:
         return
-    geometry = subject.geometry
+    geometry = found.geometry
     forward = forward_bytes(
         geometry,
-        tensor_parallel=subject.row.n_gpus,
+        tensor_parallel=found.row.n_gpus,
         batched_tokens=settings.batched_tokens,
         compiled=settings.version >= c.FIRST_COMPILED,
     )
@@ -94,16 +94,16 @@ def _sampler(subject: Subject, peak: float) -> Iterator[tuple[str, float]]:
     yield ("SAMPLER_SORT" if settings.version < c.FIRST_WITHOUT_SORT else "SAMPLER_KERNEL"), factor
 
 
-def _non_torch(row: Observation, subject: Subject | None, size: float) -> Iterator[tuple[str, float]]:
+def _non_torch(row: Observation, found: Subject | None, size: float) -> Iterator[tuple[str, float]]:
     if row.n_gpus == 1:
         yield "NON_TORCH_BYTES", size
         return
-    if subject is None:
+    if found is None:
         return
     beyond = size - c.NON_TORCH_BYTES.central
-    if subject.device.compute_capability in _WITHOUT_NVLINK:
+    if found.device.compute_capability in _WITHOUT_NVLINK:
         yield "COMMUNICATION_BYTES_PCIE", beyond
-    elif sizing_accuracy.settings_of(subject)[0].version >= c.FIRST_SNAPSHOT_AFTER_NCCL:
+    elif settings_of(found)[0].version >= c.FIRST_SNAPSHOT_AFTER_NCCL:
         yield "COMMUNICATION_BYTES", beyond
     else:
         yield "COMMUNICATOR_BYTES", beyond - c.COMMUNICATION_BYTES.central

@@ -58,6 +58,7 @@ def weight_bytes_per_gpu(geometry: Geometry, weight_bytes: int | None, tensor_pa
 
 
 Version = tuple[int, int, int]
+_DATA_CENTER_BLACKWELL: Final = 10
 _WITHOUT_NVLINK: Final = ((7, 5), (8, 6), (8, 9), (12, 0), (12, 1))  # workstation, consumer and inference cards
 
 
@@ -139,21 +140,33 @@ def activation_bytes(
     return forward.most(sampling)
 
 
-def captured_sizes(sequences: int) -> int:
-    """Number of batch sizes vLLM captures graphs for: 1, 2, 4, then by 8 to 256, by 16 to `min(2 * seqs, 512)`."""
-    largest = min(2 * sequences, c.MAX_CAPTURED_SIZE)
+def captured_sizes(sequences: int, compute_capability: tuple[int, int] | None = None) -> int:
+    """Number of batch sizes vLLM captures graphs for: 1, 2, 4, then by 8 to 256, by 16 to the largest.
+
+    The largest is `min(2 * sequences, 512)`, on data-center Blackwell `min(2 * sequences, 1024)`.
+    """
+    blackwell = compute_capability is not None and compute_capability[0] == _DATA_CENTER_BLACKWELL
+    largest = min(2 * sequences, c.MAX_CAPTURED_SIZE * (2 if blackwell else 1))
     small = sum(1 for size in (1, 2, 4) if size <= largest)
     return small + min(largest, 256) // 8 + max(0, largest - 256) // 16
 
 
-def graph_bytes(geometry: Geometry, *, sequences: int, enforce_eager: bool, version: Version | None = None) -> Range:
+def graph_bytes(
+    geometry: Geometry,
+    *,
+    sequences: int,
+    enforce_eager: bool,
+    compute_capability: tuple[int, int] | None = None,
+    version: Version | None = None,
+) -> Range:
     """CUDA graph memory that the engine sets aside: its estimate; none in eager mode.
 
     Before 0.21 graphs were captured outside of the engine's share and took nothing from the pool.
     """
     if enforce_eager or _is_before(version, c.FIRST_GRAPHS_COUNTED):
         return NOTHING
-    return _times(c.GRAPH_BYTES_PER_LAYER_AND_SIZE, geometry.num_layers * captured_sizes(sequences))
+    sizes = captured_sizes(sequences, compute_capability)
+    return _times(c.GRAPH_BYTES_PER_LAYER_AND_SIZE, geometry.num_layers * sizes)
 
 
 def overhead_bytes(
@@ -196,8 +209,15 @@ def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -
         version=version,
         enforce_eager=inputs.enforce_eager,
     )
-    graphs = graph_bytes(geometry, sequences=sequences, enforce_eager=inputs.enforce_eager, version=version)
-    overhead = overhead_bytes(ranks, inputs.accelerator.compute_capability, version)
+    capability = inputs.accelerator.compute_capability
+    graphs = graph_bytes(
+        geometry,
+        sequences=sequences,
+        enforce_eager=inputs.enforce_eager,
+        compute_capability=capability,
+        version=version,
+    )
+    overhead = overhead_bytes(ranks, capability, version)
     device = _times(c.DEVICE_SHARE, total)
     spread = _times(c.WEIGHT_SHARE, weights)
     vision = _times(c.VISION_PEAK_BYTES, 1) if inputs.vision_weight_bytes else NOTHING
