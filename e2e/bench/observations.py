@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 GIB: Final = 1 << 30
+_LARGEST: Final = 1e12  # beyond any count of tokens or blocks
 Version = tuple[int, int, int]
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LOG_DATE: Final = re.compile(r"(?:log|logs?)(?:\s+dated)?\s+(\d{2})-\d{2}\s+\((\d{4})\)", re.IGNORECASE)
@@ -101,6 +103,7 @@ def observation(row: Mapping[str, Any]) -> Observation:
     parallel = _CONTEXT_PARALLEL.search(notes)
     offload = _OFFLOAD.search(notes)
     spec = _text(row.get("spec_decode"))
+    nominal = _number(row.get("gpu_memory_gib"))
     return Observation(
         id=str(row.get("id")),
         source=_text(row.get("source")) or "",
@@ -108,8 +111,8 @@ def observation(row: Mapping[str, Any]) -> Observation:
         quantization=_text(row.get("quantization")),
         weights_dtype=_text(row.get("weights_dtype")),
         gpu=_text(row.get("gpu")),
-        nominal_gib=_number(row.get("gpu_memory_gib")),
-        total_bytes=round(total * GIB) if total else None,
+        nominal_gib=nominal if nominal and nominal > 0 else None,
+        total_bytes=round(total * GIB) if total and total >= 1 else None,
         n_gpus=_integer(row.get("n_gpus")) or tensor_parallel,
         tensor_parallel=tensor_parallel,
         pipeline_parallel=_integer(row.get("pp")) or 1,
@@ -134,7 +137,7 @@ def observation(row: Mapping[str, Any]) -> Observation:
         kv_bytes_resolution=_resolution(row.get("available_kv_gib")) * GIB,
         observed_tokens=_tokens(row),
         refused_capacity_tokens=_capacity(row.get("error")),
-        logged_weight_bytes=round(weights * GIB) if weights else None,
+        logged_weight_bytes=round(weights * GIB) if weights and weights > 0 else None,
     )
 
 
@@ -194,12 +197,17 @@ def _utilization(value: object) -> float | None:
 
 
 def _number(value: object) -> float | None:
+    """A finite figure of sane size, also out of a text such as "79.25 GiB"."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):
-        return float(value)
-    found = re.search(r"-?\d+(?:\.\d+)?", str(value).replace(",", ""))
-    return float(found.group()) if found else None
+        number = float(value)
+    else:
+        found = re.search(r"-?\d+(?:\.\d+)?", str(value).replace(",", ""))
+        if found is None:
+            return None
+        number = float(found.group())
+    return number if isfinite(number) and abs(number) < _LARGEST else None
 
 
 def _integer(value: object) -> int | None:

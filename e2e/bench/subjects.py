@@ -22,6 +22,10 @@ _DTYPES: Final[dict[str, KVElements]] = {
 UNKNOWN_DEVICE: Final = AcceleratorFacts(
     product="unknown", memory_bytes=80 * GIB, compute_capability=(8, 0), memory_bandwidth_bytes_per_s=None
 )
+# NVFP4 checkpoints of models since this release keep attention in 16 bit: kv043 (Gemma-4-31B) loads 31.18 GiB, 19.6 GiB
+# if all were quantized and 30.4 if the feed-forward part alone.
+_ATTENTION_IN_16_BIT: Final[Version] = (0, 14, 0)
+_FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _EFFORT: Final = Effort(name="any", prompt_tokens=1024, thinking_tokens=0, answer_tokens=1024, share=1)
 
 
@@ -78,8 +82,17 @@ class Subject:
         return round(max(0.0, 1 - self.row.cpu_offload_gib * GIB / per_gpu) * whole)
 
     def _draft_bytes(self) -> int:
-        """One layer for an MTP, EAGLE or DFlash draft: what such a draft adds beside shared tables."""
-        return self.geometry.layer_weight_bytes if self.draft_layers else 0
+        """One layer for an MTP layer or an EAGLE head: what such a draft adds beside shared tables.
+
+        EAGLE heads are 16 bit, and so are the MTP layers of 4-bit checkpoints: kv106 loads 4.7 GiB more than kv107,
+        a layer of Qwen3.5-122B in 16 bit.
+        """
+        if not self.draft_layers:
+            return 0
+        geometry = self.geometry
+        if "eagle" in (self.row.spec_decode or "") or geometry.weight_format in _FOUR_BITS:
+            geometry = Geometry.from_config(self.model.config, "none")
+        return geometry.layer_weight_bytes
 
     @property
     def kv_dtype(self) -> KVElements:
@@ -119,7 +132,10 @@ def subject(row: Observation) -> Subject:
     if not is_known:
         raise MissingError(f"bytes per weight of {row.quantization or row.model}")
     try:
-        geometry = Geometry.from_config(model.config, quantization or "none")
+        config = model.config
+        if quantization == "nvfp4" and (model.since or (0, 0, 0)) >= _ATTENTION_IN_16_BIT:
+            config = {**config, "quantization_config": {"ignore": ["re:.*_attn.*"]}}
+        geometry = Geometry.from_config(config, quantization or "none")
     except SizingError as error:
         raise MissingError(f"geometry of {row.model}: {error}") from error
     weights = geometry.weights.bytes_per_gpu(geometry.weight_format, row.tensor_parallel)

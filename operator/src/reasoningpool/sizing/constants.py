@@ -99,9 +99,19 @@ COMMUNICATION_BYTES_PCIE: Final = Constant(
     0.3 * GIB, "bytes, several GPUs without NVLink", 0.08 * GIB, 0.3 * GIB,
     "kv069 0.21 GiB at 8 GPUs, kv004 0.25 GiB at 2; custom all-reduce is off there", 0.12 * GIB,
 )  # fmt: skip
+NEWER_ENGINE_BYTES: Final = Constant(
+    0.4 * GIB, "bytes, engines since 0.21", 0.0, 0.4 * GIB,
+    "few start-ups of these engines are among the observations (kv102, kv024; neither shows more); the size is that of "
+    "FlashInfer's workspace, 394 MiB", 0.0,
+)  # fmt: skip
 WEIGHT_SHARE: Final = Constant(
     0.003, "of the weights per GPU", 0.0, 0.007,
     "logged over predicted weights of 16-bit and FP8 checkpoints; allocation is in 2 MiB steps and whole tensors", 0.0,
+)  # fmt: skip
+WEIGHT_SHARE_4BIT: Final = Constant(
+    0.03, "of the weights per GPU, 4-bit checkpoints", -0.004, 0.048,
+    "logged over predicted: kv092 -0.4, kv079 1.8, kv122 3.6, kv107 4.8 %; which modules stay in 16 bit differs by tool",
+    0.0,
 )  # fmt: skip
 DEVICE_SHARE: Final = Constant(
     0.0015, "of the device's memory", 0.0, 0.002,

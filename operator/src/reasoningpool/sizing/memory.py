@@ -13,6 +13,7 @@ CUDA graphs. Method, calibration and accuracy: docs/sizing.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, hypot
 from typing import Final
 
@@ -20,6 +21,7 @@ from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.blocks import ceil_div
 from reasoningpool.sizing.geometry import Geometry
 from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.weights import WeightCounts, WeightFormat
 
 _LOGIT_BYTES = 4
 _ACTIVATION_BYTES = 2
@@ -48,16 +50,22 @@ class MemoryShares:
         return self.weights + self.overhead + self.activation + self.graphs + self.reserve
 
 
+@lru_cache(maxsize=256)
+def _estimate(weights: WeightCounts, fmt: WeightFormat, tensor_parallel: int) -> int:
+    """Asked for at every number of sequences that is tried, with the same answer."""
+    return weights.bytes_per_gpu(fmt, tensor_parallel)
+
+
 def weight_bytes_per_gpu(geometry: Geometry, weight_bytes: int | None, tensor_parallel: int) -> int:
     """Weights on one rank; a stated checkpoint size scales the estimate, keeping what is whole on every rank whole."""
-    estimate = geometry.weights.bytes_per_gpu(geometry.weight_format, tensor_parallel)
+    estimate = _estimate(geometry.weights, geometry.weight_format, tensor_parallel)
     if weight_bytes is None:
         return estimate
-    total = geometry.weights.bytes_total(geometry.weight_format)
-    return round(weight_bytes * (estimate / total))
+    return round(weight_bytes * (estimate / geometry.weights.bytes_total(geometry.weight_format)))
 
 
 Version = tuple[int, int, int]
+_FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _DATA_CENTER_BLACKWELL: Final = 10
 _WITHOUT_NVLINK: Final = ((7, 5), (8, 6), (8, 9), (12, 0), (12, 1))  # workstation, consumer and inference cards
 
@@ -219,9 +227,10 @@ def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -
     )
     overhead = overhead_bytes(ranks, capability, version)
     device = _times(c.DEVICE_SHARE, total)
-    spread = _times(c.WEIGHT_SHARE, weights)
+    spread = _times(c.WEIGHT_SHARE_4BIT if geometry.weight_format in _FOUR_BITS else c.WEIGHT_SHARE, weights)
     vision = _times(c.VISION_PEAK_BYTES, 1) if inputs.vision_weight_bytes else NOTHING
-    parts = (activation, vision, graphs, overhead, device, spread)
+    newer = NOTHING if _is_before(version, c.FIRST_GRAPHS_COUNTED) else _times(c.NEWER_ENGINE_BYTES, 1)
+    parts = (activation, vision, graphs, overhead, device, spread, newer)
     reserve = ceil(hypot(*(part.safe - part.central for part in parts)))
     requested = requested_bytes(total, inputs.memory_utilization_permille)
     stated = inputs.kv_cache_memory_bytes
