@@ -25,6 +25,9 @@ UNKNOWN_DEVICE: Final = AcceleratorFacts(
 # NVFP4 checkpoints of models since this release keep attention in 16 bit: kv043 (Gemma-4-31B) loads 31.18 GiB, 19.6 GiB
 # if all were quantized and 30.4 if the feed-forward part alone.
 _ATTENTION_IN_16_BIT: Final[Version] = (0, 14, 0)
+# Prefix caching of models with a fixed state, which costs a state block per request and group. kv102 (2026-08 or later)
+# has it, kv115 (2026-05 or so) does not; the release between is a guess.
+_HYBRID_PREFIX_CACHING: Final[Version] = (0, 25, 0)
 _FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _EFFORT: Final = Effort(name="any", prompt_tokens=1024, thinking_tokens=0, answer_tokens=1024, share=1)
 
@@ -208,6 +211,7 @@ def layout_of(found: Subject) -> KVLayout:
             block_size=None,
             draft_layers=found.draft_layers,
             speculative_tokens=found.speculative_tokens if row.spec_decode else 0,
+            prefix_caching=settings_of(found)[0].version >= _HYBRID_PREFIX_CACHING,
         )
     except SizingError as error:
         raise MissingError(f"KV layout: {error}") from error

@@ -35,6 +35,7 @@ class Constant:
 # vLLM versions between which the memory equation differs.
 FIRST_COMPILED: Final = (0, 8, 0)  # V1 engine by default: compiled forward pass
 FIRST_SNAPSHOT_AFTER_NCCL: Final = (0, 11, 0)  # the free memory is measured after the communicators exist
+FIRST_EXPERT_WORKSPACE: Final = (0, 13, 0)  # the experts' buffers outlive the forward pass (v1/worker/workspace.py)
 FIRST_WITHOUT_SORT: Final = (0, 17, 0)  # top-k and top-p without sorting the vocabulary (vllm-project/vllm#33538)
 FIRST_GRAPHS_COUNTED: Final = (0, 21, 0)  # the engine's own message: "enabled (default since v0.21.0)"
 FIRST_SECOND_RUNNER: Final = (0, 25, 0)  # Model Runner V2 for dense models (#44443, merged 2026-07-02)
@@ -110,7 +111,7 @@ WEIGHT_SHARE: Final = Constant(
 )  # fmt: skip
 WEIGHT_SHARE_4BIT: Final = Constant(
     0.03, "of the weights per GPU, 4-bit checkpoints", -0.004, 0.048,
-    "logged over predicted: kv092 -0.4, kv079 1.8, kv122 3.6, kv107 4.8 %; which modules stay in 16 bit differs by tool",
+    "logged over predicted: kv092 -0.4, kv079 1.8, kv122 3.6, kv107 4.8 %; what stays in 16 bit differs by tool",
     0.0,
 )  # fmt: skip
 DEVICE_SHARE: Final = Constant(

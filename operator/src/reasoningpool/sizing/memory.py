@@ -119,16 +119,25 @@ def forward_bytes(geometry: Geometry, *, tensor_parallel: int, batched_tokens: i
     """Peak of the widest layer in a full prefill batch.
 
     Dense `tokens * 2 * (3 * width / tp + hidden)`. Routed experts work on a copy of each token for every chosen
-    expert: `tokens * 2 * (k * max(2 * width / tp, hidden) + k * width / tp + hidden)`.
+    expert (`expert_bytes`).
     """
-    hidden, counts = geometry.hidden_size, geometry.weights
+    hidden = geometry.hidden_size
     copies = c.FORWARD_HIDDEN_COPIES if compiled else c.FORWARD_HIDDEN_COPIES_EAGER
     width = ceil_div(geometry.intermediate_size, tensor_parallel)
     columns = c.FORWARD_INNER_COPIES.value * width
-    if counts.experts_total:  # `intermediate_size` is that of all chosen experts together
-        columns = max(columns, max(2 * width, counts.experts_per_token * hidden) + width)
     rows = batched_tokens * _ACTIVATION_BYTES
-    return _times(copies, rows * hidden) + Range(round(rows * columns), round(rows * columns))
+    inner = max(round(rows * columns), expert_bytes(geometry, tensor_parallel, batched_tokens))
+    return _times(copies, rows * hidden) + Range(inner, inner)
+
+
+def expert_bytes(geometry: Geometry, tensor_parallel: int, batched_tokens: int) -> int:
+    """Buffers of routed experts, 0 without: `tokens * 2 * (k * max(2 * width / tp, hidden) + k * width / tp)`."""
+    counts = geometry.weights
+    if not counts.experts_total:
+        return 0
+    width = ceil_div(geometry.intermediate_size, tensor_parallel)  # that of all chosen experts together
+    columns = max(2 * width, counts.experts_per_token * geometry.hidden_size) + width
+    return batched_tokens * _ACTIVATION_BYTES * columns
 
 
 def activation_bytes(
@@ -140,10 +149,15 @@ def activation_bytes(
     version: Version | None = None,
     enforce_eager: bool = False,
 ) -> Range:
-    """Peak of one step: the widest layer of a full prefill batch, or the sampler after it, whichever is more."""
+    """Peak of one step: the widest layer of a full prefill batch, or the sampler after it, whichever is more.
+
+    The batch's hidden states are still there when the sampler runs, and since 0.13 the experts' buffers too.
+    """
     compiled = not (enforce_eager or _is_before(version, c.FIRST_COMPILED))
     forward = forward_bytes(geometry, tensor_parallel=tensor_parallel, batched_tokens=batched_tokens, compiled=compiled)
     kept = batched_tokens * geometry.hidden_size * _ACTIVATION_BYTES
+    if not _is_before(version, c.FIRST_EXPERT_WORKSPACE):
+        kept += expert_bytes(geometry, tensor_parallel, batched_tokens)
     sampling = sampler_bytes(geometry, min(sequences, batched_tokens), version) + Range(kept, kept)
     return forward.most(sampling)
 
