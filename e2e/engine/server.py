@@ -64,17 +64,20 @@ def serve(
     variables = {**os.environ, **SERVER_VARIABLES, "VLLM_CACHE_ROOT": str(cache.root() / "vllm"), **(env or {})}
     variables["PATH"] = f"{engine.prefix / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
     handle, name = tempfile.mkstemp(prefix="vllm-", suffix=".log")
-    with os.fdopen(handle, "wb") as log:
-        # A session of its own: Ctrl-C reaches us only, and what is left of it can be stopped as one group.
-        process = subprocess.Popen(
-            command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    server = Server(base_url=f"http://127.0.0.1:{port}", process=process, log_path=Path(name))
-    try:
-        _wait_ready(server, port, deadline_s)
-        yield server
-    finally:
-        _stop(process)
+    # The engine leaves its sockets behind.
+    with tempfile.TemporaryDirectory(prefix="vllm-rpc-") as sockets:
+        variables["VLLM_RPC_BASE_PATH"] = sockets
+        with os.fdopen(handle, "wb") as log:
+            # A session of its own: Ctrl-C reaches us only, and what is left of it can be stopped as one group.
+            process = subprocess.Popen(
+                command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        server = Server(base_url=f"http://127.0.0.1:{port}", process=process, log_path=Path(name))
+        try:
+            _wait_ready(server, port, deadline_s)
+            yield server
+        finally:
+            _stop(process)
 
 
 def _wait_ready(server: Server, port: int, deadline_s: float) -> None:
