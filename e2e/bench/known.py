@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,16 @@ _QUANTIZATIONS: Final[tuple[tuple[str, str | None], ...]] = (
 _FOUR_BITS: Final = ("mxfp4", "int4")
 _EXPERTS_ONLY: Final = ("mxfp4", "int4_experts")
 _NO_FORMAT: Final = ("exl2", "exl3", "gguf", "hqq", "aqlm", "quip")
+# Products that reports name and the catalog does not offer: GiB the driver gives and compute capability, from general
+# knowledge of such reports (the low end where they differ).
+_OTHERS: Final[dict[str, tuple[float, tuple[int, int]]]] = {
+    "A800-80GB": (79.14, (8, 0)), "H800-80GB": (79.10, (9, 0)), "L20-48GB": (44.40, (8, 9)),
+    "RTX-4090D-24GB": (23.52, (8, 9)), "RTX-4080-16GB": (15.57, (8, 9)), "RTX-4060-16GB": (15.57, (8, 9)),
+    "RTX-5080-16GB": (15.46, (12, 0)), "RTX-5070-16GB": (15.46, (12, 0)), "RTX-5060-16GB": (15.46, (12, 0)),
+    "RTX-3060-12GB": (11.63, (8, 6)), "RTX-4070-12GB": (11.60, (8, 9)), "RTX-2080-11GB": (10.57, (7, 5)),
+    "RTX-A5000-24GB": (23.55, (8, 6)), "RTX-A4000-16GB": (15.61, (8, 6)), "RTX-4000-Ada-20GB": (19.55, (8, 9)),
+    "RTX-5000-Ada-32GB": (31.48, (8, 9)), "MI300X-192GB": (191.69, (9, 4)), "MI325X-256GB": (255.69, (9, 4)),
+}  # fmt: skip
 _NOMINAL_TOLERANCE: Final = 0.1
 _FORMS: Final = ("sxm", "pcie", "nvl")
 _SIZE: Final = re.compile(r"(\d+) ?gi?b\b", re.IGNORECASE)
@@ -127,7 +137,8 @@ def device(
 
     A stated total wins. Products that could not hold what the report shows (`at_least_bytes`) are left out.
     """
-    fitting = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
+    everything = _products()
+    fitting = list(everything)
     if gpu is not None:
         fitting = [entry for entry in fitting if _is_named(entry, gpu)]
     size = _SIZE.search(gpu or "")
@@ -137,7 +148,6 @@ def device(
         near = [entry for entry in fitting if _nominal(entry) == round(nominal_gib)]
         fitting = near or [e for e in fitting if abs(_bytes(e) / 2**30 / nominal_gib - 1) < _NOMINAL_TOLERANCE]
     if total_bytes is not None:
-        everything = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
         nearest = min(fitting or everything, key=lambda entry: abs(_bytes(entry) - total_bytes))
         return _facts(nearest, total_bytes)
     fitting = [entry for entry in fitting if _bytes(entry) >= at_least_bytes]
@@ -147,6 +157,16 @@ def device(
     if len({entry.compute_capability for entry in fitting}) > 1:
         return None
     return _facts(smallest, _bytes(smallest)) if _bytes(largest) <= _SAME_SIZE * _bytes(smallest) else None
+
+
+@cache
+def _products() -> tuple[AcceleratorEntry, ...]:
+    offered = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
+    others = [
+        replace(offered[0], product=name, memory_bytes=int(gib * 2**30), compute_capability=capability)
+        for name, (gib, capability) in _OTHERS.items()
+    ]
+    return (*offered, *others)
 
 
 def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:

@@ -21,6 +21,8 @@ _LARGEST: Final = 1e12  # beyond any count of tokens or blocks
 Version = tuple[int, int, int]
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LOG_DATE: Final = re.compile(r"(?:log|logs?)(?:\s+dated)?\s+(\d{2})-\d{2}\s+\((\d{4})\)", re.IGNORECASE)
+_MONTH: Final = re.compile(r"\b(20\d{2})-(\d{2})\b")
+_SINCE: Final = re.compile(r"default since v(\d+)\.(\d+)\.(\d+)")  # of a message that only later engines print
 _LINES_OF: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+) line numbers")
 _OFFLOAD: Final = re.compile(r"cpu-offload-gb (\d+)")
 _CONTEXT_PARALLEL: Final = re.compile(r"decode-context-parallel-size (\d+)")
@@ -167,15 +169,27 @@ def _version(value: object, notes: str) -> tuple[Version | None, Version | None]
     if lines is not None:
         exact = (int(lines.group(1)), int(lines.group(2)), int(lines.group(3)))
         return exact, exact
-    dated = _LOG_DATE.search(notes)
     version = newest = None
-    if dated is not None:
-        year, month = int(dated.group(2)), int(dated.group(1))
+    when = _written(notes)
+    if when is not None:
+        year, month = when
         newest = _released(year, month)
         version = _released(year - (month == 1), (month - 2) % 12 + 1) or newest
+    since = _SINCE.search(notes)
+    if since is not None:
+        version = max(version or (0, 0, 0), (int(since.group(1)), int(since.group(2)), int(since.group(3))))
     if "V0 engine" in notes:
         return min(version or _LAST_V0, _LAST_V0), None
     return version, None if version == newest else newest
+
+
+def _written(notes: str) -> tuple[int, int] | None:
+    """Year and month of the log: "log 03-18 (2026)", or "2026-03"."""
+    dated = _LOG_DATE.search(notes)
+    if dated is not None:
+        return int(dated.group(2)), int(dated.group(1))
+    month = _MONTH.search(notes)
+    return (int(month.group(1)), int(month.group(2))) if month is not None else None
 
 
 def _released(year: int, month: int) -> Version | None:

@@ -131,7 +131,12 @@ def subject(row: Observation) -> Subject:
     model = known.find(row.model)
     if model is None:
         raise MissingError(f"geometry of {row.model}")
-    quantization, is_known = known.quantization(row.model, row.quantization, model)
+    stated = row.quantization
+    if stated is None and "8" in (
+        row.weights_dtype or ""
+    ):  # a log's dtype is that of computation, unless it is fp8 or int8
+        stated = row.weights_dtype
+    quantization, is_known = known.quantization(row.model, stated, model)
     if not is_known:
         raise MissingError(f"bytes per weight of {row.quantization or row.model}")
     try:
