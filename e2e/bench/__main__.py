@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench import plan_speed, thousand_pools
+from bench import plan_speed, sizing_accuracy, thousand_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_OBSERVATIONS: Final = Path(__file__).parents[2] / "tests" / "data" / "kv_observations.json"
+
+
+def _accuracy() -> None:
+    sizing_accuracy.main([str(_OBSERVATIONS)])
+
+
 BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
     "plan-speed": plan_speed.main,
+    "sizing-accuracy": _accuracy,
     "thousand-pools": thousand_pools.main,
 }
 

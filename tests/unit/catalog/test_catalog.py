@@ -86,7 +86,7 @@ def test_models_are_found_in_any_case(name: str, found: str) -> None:
 def test_variants_of_one_model_differ_in_quantization_only() -> None:
     plain, fp8 = models()["Qwen/Qwen3-32B"], models()["Qwen/Qwen3-32B-FP8"]
     assert plain.config == fp8.config
-    assert (plain.checkpoint_quantization, fp8.checkpoint_quantization) == (None, "fp8")
+    assert (plain.checkpoint_quantization, fp8.checkpoint_quantization) == (None, "fp8_block")
 
 
 @pytest.mark.parametrize(

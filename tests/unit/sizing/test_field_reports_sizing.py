@@ -9,7 +9,7 @@ import pytest
 
 from reasoningpool.catalog import find_model
 from reasoningpool.sizing import Geometry, KVCacheDType, Limit, SizingError, SizingPlan, plan
-from reasoningpool.sizing.memory import memory_shares, sampler_bytes
+from reasoningpool.sizing.memory import memory_shares
 from unit.sizing.builders import (
     GIB,
     accelerator,
@@ -35,14 +35,18 @@ DENSE_LARGE = dense_config(
 
 
 def beside_weights_and_kv(weights_gib: float) -> float:
-    """GiB per GPU that are neither weights nor KV, with this much weight on each of two GPUs."""
+    """GiB per GPU that are neither weights nor KV, with this much weight on each of two GPUs.
+
+    As in the report: the engine's own limits for such a GPU, on an engine that sorts the vocabulary to sample.
+    """
     inputs = sizing_input(
         geometry=Geometry.from_config(DENSE_LARGE),
         accelerator=accelerator("H100-NVL-94GB"),
         tensor_parallel_size=2,
         weight_bytes=int(2 * weights_gib * GIB),
+        engine_version=(0, 16, 0),
     )
-    shares = memory_shares(inputs, batched_tokens=2048, sequences=16)
+    shares = memory_shares(inputs, batched_tokens=8192, sequences=1024)
     return (shares.requested - shares.weights - shares.pool) / GIB
 
 
@@ -109,6 +113,7 @@ def test_s04_the_number_of_sequences_is_derived_and_its_sampler_memory_reserved(
         "accelerator": custom_gpu(23.6, capability=(8, 9)),
         "tensor_parallel_size": 2,
         "memory_utilization_permille": 780,
+        "engine_version": (0, 8, 1),  # sorts the vocabulary to sample
         "kv_cache_dtype": KVCacheDType.AUTO,
         "efforts": (effort("chat", prompt=12_000, thinking=0, answer=3000),),
     }
@@ -117,9 +122,11 @@ def test_s04_the_number_of_sequences_is_derived_and_its_sampler_memory_reserved(
     assert found.max_num_seqs <= floor(found.usable_kv_tokens / found.mean_resident_tokens)
     assert found.max_num_seqs <= 256
     assert found.activation_bytes >= found.max_num_seqs * 152_064 * 4
-    # The engine's former default of 1,024 really does not fit there: its sampler alone takes 5.8 GiB.
-    assert sampler_bytes(152_064, 1024) > 5.5 * GIB
-    assert "maxNumSeqs" in unfit(**tier, max_num_seqs=1024).suggestions[0]
+    # The engine's former default of 1,024: its sampler alone takes 5.5 GiB from the pool of 24 GB cards.
+    former = planned(**tier, max_num_seqs=1024)
+    assert former.activation_bytes > 5.5 * GIB
+    assert former.kv_pool_bytes < found.kv_pool_bytes - 5 * GIB
+    assert "maxNumSeqs 1,024 exceeds the derived" in former.warnings[0]
 
 
 def test_s05_a_hybrid_never_gets_the_engines_default_number() -> None:
@@ -217,7 +224,7 @@ def test_s14_the_length_comes_from_the_budgets_not_from_the_models_maximum() -> 
         "kv_cache_dtype": KVCacheDType.AUTO,
     }
     found = planned(**tier, efforts=(effort(prompt=8000, thinking=8000, answer=1000),))
-    assert found.max_model_len == 17_024
+    assert found.max_model_len == 17_008  # 17,000 in whole blocks of 16
     assert found.max_model_len * found.kv_bytes_per_token <= found.kv_pool_bytes
 
 

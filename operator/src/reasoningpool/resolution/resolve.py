@@ -119,6 +119,7 @@ def _sizing_input(
         block_size=tier.block_size,
         prefix_caching=engine.prefix_caching,
         enforce_eager=engine.enforce_eager,
+        engine_version=engine.version,
         time_per_output_token_ms=objectives.time_per_output_token_milliseconds if objectives else None,
         load_bandwidth_bytes_per_s=None if bandwidth is None else parse_quantity(bandwidth),
         pre_stop_seconds=defaults.PRE_STOP_SECONDS if pre_stop is None else pre_stop,

@@ -110,6 +110,16 @@ class ConfigReader:
             raise GeometryError(message, field=key)
         return tuple(value)
 
+    def integers(self, key: str, *, high: int = 10**6) -> frozenset[int]:
+        """A list of whole numbers, as a set."""
+        value = self.values.get(key)
+        if value is None:
+            return frozenset()
+        if not isinstance(value, (list, tuple)) or not all(type(item) is int and 0 <= item <= high for item in value):
+            message = f"{key} must be a list of whole numbers from 0 to {high}, not {_shown(value)}"
+            raise GeometryError(message, field=key)
+        return frozenset(value)
+
     def mapping(self, *keys: str) -> ConfigReader:
         """A nested object, empty when absent."""
         for key in keys:

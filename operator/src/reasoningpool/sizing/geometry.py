@@ -1,26 +1,26 @@
 """Model geometry: what of a `config.json` decides KV bytes, weights and activations.
 
 Built once from the configuration; everything else of the sizing works on these numbers. Layers are
-sorted into three kinds: full attention (grouped-query or latent), sliding-window attention, and
-linear attention with a fixed state per request (gated delta net).
+sorted by what they cache: every token (grouped-query or latent attention), a window of them, or a fixed
+state per request (gated delta net, Mamba, short convolution).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
-from reasoningpool.sizing.parameters import count_parameters
-from reasoningpool.sizing.weights import WeightCounts, WeightFormat, weight_format
+from reasoningpool.sizing.layers import MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, AttentionShape, LayerKind, read_layers
+from reasoningpool.sizing.parameters import Dimensions, count_parameters
+from reasoningpool.sizing.quantization import Quantization, read_quantization
+from reasoningpool.sizing.state import StateGeometry, read_state
+from reasoningpool.sizing.weights import WeightCounts, WeightFormat
 
-_CONV_BYTES: Final = 2  # convolution state is kept in the model's 16-bit type
-_INDEXER_BYTES_PER_TOKEN_AND_LAYER: Final = 132  # 128 fp8 values and a 4-byte scale (sparse latent attention)
-_MAX_LAYERS: Final = 2_000
-_MAX_HEADS: Final = 4_096
-_MAX_CONTEXT: Final = 10**9
+INDEXER_BYTES: Final = 132  # per token and layer: 128 fp8 values and a 4-byte scale (sparse latent attention)
+_SPARSE_FP8_BYTES: Final = 656  # vLLM's fp8_ds_mla: 512 fp8 values, 4 scales, 64 16-bit rotary values
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings",
     "n_positions",
@@ -29,32 +29,6 @@ _CONTEXT_KEYS: Final = (
     "seq_length",
     "model_max_length",
 )
-# One full-attention layer in this many, where the configuration of a family does not say.
-_SLIDING_PATTERNS: Final = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateGeometry:
-    """Fixed state of one linear-attention layer (gated delta net)."""
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    conv_kernel: int
-    ssm_bytes: int
-
-    def bytes_per_layer(self, tensor_parallel: int) -> int:
-        """State bytes of one layer on one rank.
-
-        `v_heads * Dk * Dv * ssm_bytes + (2 * k_heads * Dk + v_heads * Dv) * (conv - 1) * 2`, heads split over
-        ranks. Qwen3-Next at TP 1: 1,097,728.
-        """
-        value_heads = max(1, self.value_heads // tensor_parallel)
-        key_heads = max(1, self.key_heads // tensor_parallel)
-        recurrent = value_heads * self.key_dim * self.value_dim * self.ssm_bytes
-        channels = 2 * key_heads * self.key_dim + value_heads * self.value_dim
-        return recurrent + channels * (self.conv_kernel - 1) * _CONV_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +39,12 @@ class Geometry:
     hidden_size: int
     vocab_size: int
     num_attention_heads: int
-    kv_heads: int
+    kv_heads: int  # of full-attention layers
     head_dim: int
-    full_layers: int
-    sliding_layers: int
+    value_dim: int
+    layer_kinds: tuple[LayerKind, ...]
+    sliding: AttentionShape  # heads of sliding-window layers
     sliding_window: int | None
-    state_layers: int
     state: StateGeometry | None
     latent_dim: int | None  # latent attention: kv_lora_rank + rope dimension
     indexer_bytes: int  # per token and layer, sparse latent attention
@@ -78,51 +52,82 @@ class Geometry:
     intermediate_size: int  # widest feed-forward a token passes (experts chosen times their width)
     mtp_layers: int
     weights: WeightCounts
-    weight_format: WeightFormat
+    quantization: Quantization
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], quantization: str | None = None) -> Geometry:
         """Read a `config.json`. Raises `GeometryError` with the key that is missing or absurd."""
         reader = ConfigReader.of(config)
-        layers = reader.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers", high=_MAX_LAYERS)
+        layers = read_layers(reader)
         hidden = reader.integer("hidden_size", "n_embd", "d_model", high=10**6)
-        heads = reader.integer("num_attention_heads", "n_head", "n_heads", high=_MAX_HEADS)
-        kv_heads = _kv_heads(reader, heads)
-        head_dim = _head_dim(reader, hidden, heads)
-        kinds = _layer_kinds(reader, layers)
+        heads = reader.integer("num_attention_heads", "n_head", "n_heads", high=MAX_HEADS)
+        shape = _attention(reader, hidden, heads)
+        full = _global_attention(reader, heads, shape)
         latent = None
         if reader.present("kv_lora_rank"):
             rank = reader.integer("kv_lora_rank", high=10**5)
             latent = rank + reader.integer("qk_rope_head_dim", high=10**4)
         sparse = latent is not None and reader.present("index_topk")
+        scheme = read_quantization(quantization, reader)
+        state = read_state(reader, hidden) if any(kind.has_state for kind in layers.kinds) else None
+        context = _native_context(reader)
+        dimensions = Dimensions(
+            hidden=hidden, heads=heads, kinds=layers.kinds, full=full, sliding=shape, context=context,
+            letters=layers.feed_forward_kinds,
+        )  # fmt: skip
+        if not any(kind.is_full for kind in layers.kinds):
+            message = "no layer attends to all tokens; state engine.kvCacheMemory and tiers[].maxNumSeqs"
+            raise GeometryError(message, field=_layers_key(reader))
         return cls(
             family=reader.text("model_type", default="unknown"),
             hidden_size=hidden,
             vocab_size=reader.integer("vocab_size", high=10**7),
             num_attention_heads=heads,
-            kv_heads=kv_heads,
-            head_dim=head_dim,
-            full_layers=kinds.full,
-            sliding_layers=kinds.sliding,
-            sliding_window=kinds.window,
-            state_layers=kinds.linear,
-            state=_state(reader) if kinds.linear else None,
+            kv_heads=full.kv_heads,
+            head_dim=full.head_dim,
+            value_dim=full.value_dim,
+            layer_kinds=layers.kinds,
+            sliding=shape,
+            sliding_window=layers.window,
+            state=state,
             latent_dim=latent,
-            indexer_bytes=_INDEXER_BYTES_PER_TOKEN_AND_LAYER if sparse else 0,
-            native_context_tokens=_native_context(reader),
+            indexer_bytes=INDEXER_BYTES if sparse else 0,
+            native_context_tokens=context,
             intermediate_size=_widest_feed_forward(reader, hidden),
-            mtp_layers=reader.optional("num_nextn_predict_layers", "mtp_num_hidden_layers", high=_MAX_LAYERS) or 0,
-            weights=count_parameters(
-                reader, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
-                attention_layers=kinds.full + kinds.sliding, linear_layers=kinds.linear,
-            ),
-            weight_format=weight_format(quantization, reader),
-        )  # fmt: skip
+            mtp_layers=reader.optional("num_nextn_predict_layers", "mtp_num_hidden_layers", high=MAX_LAYERS) or 0,
+            weights=count_parameters(reader, dimensions, scheme),
+            quantization=scheme,
+        )
+
+    @property
+    def full(self) -> AttentionShape:
+        """Heads of full-attention layers."""
+        return AttentionShape(kv_heads=self.kv_heads, head_dim=self.head_dim, value_dim=self.value_dim)
+
+    @property
+    def weight_format(self) -> WeightFormat:
+        """How linear and expert weights are stored."""
+        return self.quantization.format
 
     @property
     def num_layers(self) -> int:
         """All layers."""
-        return self.full_layers + self.sliding_layers + self.state_layers
+        return len(self.layer_kinds)
+
+    @property
+    def full_layers(self) -> int:
+        """Layers that cache every token."""
+        return sum(kind.is_full for kind in self.layer_kinds)
+
+    @property
+    def sliding_layers(self) -> int:
+        """Layers that cache a window of tokens."""
+        return sum(kind is LayerKind.SLIDING for kind in self.layer_kinds)
+
+    @property
+    def state_layers(self) -> int:
+        """Layers with a fixed state per request."""
+        return sum(kind.has_state for kind in self.layer_kinds)
 
     @property
     def is_hybrid(self) -> bool:
@@ -148,10 +153,9 @@ class Geometry:
         keep 656 bytes in fp8).
         """
         if self.latent_dim is not None:
-            if self.indexer_bytes:
-                return (656 if dtype_bytes == 1 else self.latent_dim * dtype_bytes) + self.indexer_bytes
-            return self.latent_dim * dtype_bytes
-        return 2 * max(1, self.kv_heads // tensor_parallel) * self.head_dim * dtype_bytes
+            sparse_fp8 = self.indexer_bytes and dtype_bytes == 1
+            return (_SPARSE_FP8_BYTES if sparse_fp8 else self.latent_dim * dtype_bytes) + self.indexer_bytes
+        return max(1, self.kv_heads // tensor_parallel) * (self.head_dim + self.value_dim) * dtype_bytes
 
     def kv_bytes_per_token(self, dtype_bytes: int, *, tensor_parallel: int = 1) -> int:
         """KV bytes a further token costs on one GPU: full-attention layers only.
@@ -166,99 +170,51 @@ def valid_tensor_parallel_sizes(heads: int, up_to: int) -> tuple[int, ...]:
     return tuple(size for size in range(1, min(up_to, heads) + 1) if heads % size == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _LayerKinds:
-    full: int
-    sliding: int
-    linear: int
-    window: int | None
+def _layers_key(reader: ConfigReader) -> str:
+    keys = ("hybrid_override_pattern", "layers_block_type", "layer_types", "attn_layer_indices", "full_attn_idxs",
+            "full_attention_interval", "attn_layer_period")  # fmt: skip
+    return next((key for key in keys if reader.present(key)), "num_hidden_layers")
 
 
-def _kv_heads(reader: ConfigReader, heads: int) -> int:
+def _attention(reader: ConfigReader, hidden: int, heads: int) -> AttentionShape:
+    """KV heads and head sizes of the model's attention layers (of the sliding ones where the two kinds differ)."""
     default = 1 if reader.flag("multi_query", default=False) else heads
     kv_heads = reader.integer(
-        "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", high=_MAX_HEADS, default=default
+        "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", high=MAX_HEADS, default=default
     )
+    _check_kv_heads(kv_heads, heads, "num_key_value_heads")
+    stated = reader.optional("head_dim", "attention_head_dim", low=1, high=MAX_HEADS)
+    if stated is None:
+        width = reader.optional("attention_hidden_size", low=1, high=10**6)
+        if width is None:
+            width = 2 * hidden if reader.text("model_type") == "zamba2" else hidden
+        if width % heads:
+            message = (
+                f"head_dim is missing and hidden_size {hidden} is not a multiple of num_attention_heads {heads}; "
+                "add head_dim"
+            )
+            raise GeometryError(message, field="head_dim")
+        stated = width // heads
+    value = stated
+    if not reader.present("kv_lora_rank"):
+        value = reader.optional("v_head_dim", low=1, high=MAX_HEADS) or stated
+    return AttentionShape(kv_heads=kv_heads, head_dim=stated, value_dim=value)
+
+
+def _global_attention(reader: ConfigReader, heads: int, sliding: AttentionShape) -> AttentionShape:
+    """Full-attention layers of Gemma 4 have heads of their own."""
+    dim = reader.optional("global_head_dim", low=1, high=MAX_HEADS)
+    kv_heads = reader.optional("num_global_key_value_heads", low=1, high=MAX_HEADS) or sliding.kv_heads
+    _check_kv_heads(kv_heads, heads, "num_global_key_value_heads")
+    if dim is None:
+        return replace(sliding, kv_heads=kv_heads)
+    return AttentionShape(kv_heads=kv_heads, head_dim=dim, value_dim=dim)
+
+
+def _check_kv_heads(kv_heads: int, heads: int, key: str) -> None:
     if kv_heads > heads or heads % kv_heads:
-        message = f"num_key_value_heads is {kv_heads}, which does not divide num_attention_heads {heads}"
-        raise GeometryError(message, field="num_key_value_heads")
-    return kv_heads
-
-
-def _head_dim(reader: ConfigReader, hidden: int, heads: int) -> int:
-    if reader.present("global_head_dim"):
-        message = "attention layers of two shapes (global_head_dim) are not sized yet; state engine.kvCacheMemory and tiers[].maxNumSeqs"  # noqa: E501
-        raise GeometryError(message, field="global_head_dim")
-    stated = reader.optional("head_dim", "attention_head_dim", low=1, high=_MAX_HEADS)
-    if stated is not None:
-        return stated
-    if hidden % heads:
-        message = f"head_dim is missing and hidden_size {hidden} is not a multiple of num_attention_heads {heads}; add head_dim"  # noqa: E501
-        raise GeometryError(message, field="head_dim")
-    return hidden // heads
-
-
-def _layer_kinds(reader: ConfigReader, layers: int) -> _LayerKinds:
-    for key in ("hybrid_override_pattern", "layers_block_type", "mamba_d_state", "ssm_state_size", "mamba_num_heads"):
-        if reader.present(key):
-            message = f"layers of the Mamba kind ({key}) are not sized yet; models with gated delta net layers are"
-            raise GeometryError(message, field=key)
-    window = reader.optional("sliding_window", high=_MAX_CONTEXT) or None
-    named = reader.strings("layer_types")
-    if named:
-        if len(named) < layers:
-            message = f"layer_types has {len(named)} entries for {layers} layers"
-            raise GeometryError(message, field="layer_types")
-        return _named_kinds(named[:layers], window)
-    if reader.present("linear_num_value_heads"):
-        interval = reader.integer("full_attention_interval", high=_MAX_LAYERS, default=4)
-        full = layers // interval
-        return _LayerKinds(full, 0, layers - full, None)
-    sliding = _sliding_layers(reader, layers, window)
-    if sliding == layers:  # every layer slides: counted as full, which is never too little
-        sliding = 0
-    return _LayerKinds(layers - sliding, sliding, 0, window if sliding else None)
-
-
-def _named_kinds(named: tuple[str, ...], window: int | None) -> _LayerKinds:
-    linear = sum(name == "linear_attention" for name in named)
-    sliding = sum(name == "sliding_attention" for name in named)
-    full = sum(name in ("full_attention", "chunked_attention", "attention") for name in named)
-    if full + linear + sliding != len(named):
-        odd = next(n for n in named if n not in ("linear_attention", "sliding_attention", "full_attention"))
-        message = f"layer_types names {odd[:40]!r}; sized are full_attention, sliding_attention and linear_attention"
-        raise GeometryError(message, field="layer_types")
-    if window is None or sliding == len(named):
-        return _LayerKinds(full + sliding, 0, linear, None)
-    if linear and sliding:
-        message = "layer_types mixes linear and sliding attention, which is not sized yet"
-        raise GeometryError(message, field="layer_types")
-    return _LayerKinds(full, sliding, linear, window if sliding else None)
-
-
-def _sliding_layers(reader: ConfigReader, layers: int, window: int | None) -> int:
-    family = reader.text("model_type")
-    if window is None or not reader.flag("use_sliding_window", default=not family.startswith("qwen")):
-        return 0
-    default = _SLIDING_PATTERNS.get(family, layers + 1)
-    pattern = reader.integer("sliding_window_pattern", "_sliding_window_pattern", high=_MAX_LAYERS, default=default)
-    if pattern <= layers:
-        return layers - layers // pattern
-    if family.startswith("qwen"):
-        return layers - min(layers, reader.integer("max_window_layers", low=0, high=_MAX_LAYERS, default=layers))
-    return layers
-
-
-def _state(reader: ConfigReader) -> StateGeometry:
-    dtype = reader.text("mamba_ssm_dtype", default="auto")
-    return StateGeometry(
-        key_heads=reader.integer("linear_num_key_heads", high=_MAX_HEADS),
-        value_heads=reader.integer("linear_num_value_heads", high=_MAX_HEADS),
-        key_dim=reader.integer("linear_key_head_dim", high=_MAX_HEADS),
-        value_dim=reader.integer("linear_value_head_dim", high=_MAX_HEADS),
-        conv_kernel=reader.integer("linear_conv_kernel_dim", high=64, default=4),
-        ssm_bytes=4 if dtype == "float32" else 2,
-    )
+        message = f"{key} is {kv_heads}, which does not divide num_attention_heads {heads}"
+        raise GeometryError(message, field=key)
 
 
 def _native_context(reader: ConfigReader) -> int:
@@ -267,7 +223,7 @@ def _native_context(reader: ConfigReader) -> int:
     YaRN stretches `original_max_position_embeddings` by its factor; the other scalings in use (llama3,
     longrope, mrope) are already part of `max_position_embeddings`.
     """
-    stated = reader.integer(*_CONTEXT_KEYS, high=_MAX_CONTEXT)
+    stated = reader.integer(*_CONTEXT_KEYS, high=MAX_CONTEXT)
     rope = reader.mapping("rope_scaling", "rope_parameters")
     kind = rope.text("rope_type", "type")
     factor = rope.number("factor", low=1e-3, high=1e6, default=1.0)
@@ -281,7 +237,7 @@ def _native_context(reader: ConfigReader) -> int:
 
 def _widest_feed_forward(reader: ConfigReader, hidden: int) -> int:
     dense = reader.integer("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", default=4 * hidden)
-    per_token = reader.optional("num_experts_per_tok", "num_experts_per_token", "moe_topk", high=10**5)
+    per_token = reader.optional("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", high=10**5)
     if not per_token:
         return dense
     expert = reader.integer("moe_intermediate_size", "intermediate_size", default=dense)

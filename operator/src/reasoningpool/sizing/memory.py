@@ -2,17 +2,26 @@
 
     pool = ceil(total * utilization) - weights - overhead - activation - graphs - reserve
 
-Activation and graphs depend on `max_num_seqs`, which is what is being derived; `plan` solves for it.
+Every part but the reserve is the likeliest figure. The reserve is the distance to the safe end: the parts err
+independently of each other, so their distances add as the root of the sum of squares. `pool` is what the plan may
+promise. Activation and graphs depend on `max_num_seqs`, which is what is being derived; `plan` solves for it. The
+parts follow what the engine measures before it cuts its pool (vLLM's `determine_available_memory` and
+`profile_run`): the rise of memory in use, the peak of one step with dummy inputs, and since 0.21 an estimate of its
+CUDA graphs. Method, calibration and accuracy: docs/sizing.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, hypot
+from typing import Final
 
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.blocks import ceil_div
 from reasoningpool.sizing.geometry import Geometry
 from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.weights import WeightCounts, WeightFormat
 
 _LOGIT_BYTES = 4
 _ACTIVATION_BYTES = 2
@@ -31,61 +40,168 @@ class MemoryShares:
     pool: int
 
     @property
+    def central_pool(self) -> int:
+        """The likeliest pool, without the reserve."""
+        return self.pool + self.reserve
+
+    @property
     def beside_kv(self) -> int:
         """All that is not KV."""
         return self.weights + self.overhead + self.activation + self.graphs + self.reserve
 
 
+@lru_cache(maxsize=256)
+def _estimate(weights: WeightCounts, fmt: WeightFormat, tensor_parallel: int) -> int:
+    """Asked for at every number of sequences that is tried, with the same answer."""
+    return weights.bytes_per_gpu(fmt, tensor_parallel)
+
+
 def weight_bytes_per_gpu(geometry: Geometry, weight_bytes: int | None, tensor_parallel: int) -> int:
     """Weights on one rank; a stated checkpoint size scales the estimate, keeping what is whole on every rank whole."""
-    estimate = geometry.weights.bytes_per_gpu(geometry.weight_format, tensor_parallel)
+    estimate = _estimate(geometry.weights, geometry.weight_format, tensor_parallel)
     if weight_bytes is None:
         return estimate
-    total = geometry.weights.bytes_total(geometry.weight_format)
-    return round(weight_bytes * (estimate / total))
+    return round(weight_bytes * (estimate / geometry.weights.bytes_total(geometry.weight_format)))
 
 
-def sampler_bytes(vocab_size: int, sequences: int) -> int:
-    """Peak of the sampler: `10 * sequences * vocabulary * 4 bytes`. Qwen3 (151,936) at 1,024: 5.8 GiB."""
-    return round(c.SAMPLER_BYTES_FACTOR.value * sequences * vocab_size * _LOGIT_BYTES)
+Version = tuple[int, int, int]
+_FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
+_DATA_CENTER_BLACKWELL: Final = 10
+_WITHOUT_NVLINK: Final = ((7, 5), (8, 6), (8, 9), (12, 0), (12, 1))  # workstation, consumer and inference cards
 
 
-def activation_bytes(geometry: Geometry, *, tensor_parallel: int, batched_tokens: int, sequences: int) -> int:
-    """Peak of one step: the widest layer of a full prefill batch, or the sampler after it, whichever is more.
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes: the likeliest figure and the safe end (never less)."""
 
-    forward `tokens * 2 * (8 * hidden + 3 * width / tp + experts_per_token * hidden)`, sampler on top of the
-    batch's hidden states.
+    central: int
+    safe: int
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.central + other.central, self.safe + other.safe)
+
+    def most(self, other: Range) -> Range:
+        """The larger of both, end by end."""
+        return Range(max(self.central, other.central), max(self.safe, other.safe))
+
+
+NOTHING: Final = Range(0, 0)
+
+
+def _times(constant: c.Constant, amount: float) -> Range:
+    return Range(round(constant.central * amount), round(constant.value * amount))
+
+
+def _is_before(version: Version | None, first: Version) -> bool:
+    """Whether the engine is older than `first`; an unknown version is the newest."""
+    return version is not None and version < first
+
+
+def sampler_bytes(geometry: Geometry, sequences: int, version: Version | None = None) -> Range:
+    """Peak of the sampler in the profile run, which samples for `sequences` requests at once.
+
+    A multiple of `sequences * vocabulary * 4 bytes`. Qwen3 (151,936) at 1,024: 5.5 GiB before 0.17, where the
+    vocabulary was sorted; 0.3 GiB on Model Runner V2.
+    """
+    second = (
+        c.FIRST_SECOND_RUNNER_ALL if geometry.weights.experts_total or geometry.is_hybrid else c.FIRST_SECOND_RUNNER
+    )
+    if _is_before(version, c.FIRST_WITHOUT_SORT):
+        factor = c.SAMPLER_SORT
+    elif _is_before(version, second):
+        factor = c.SAMPLER_KERNEL
+    else:
+        factor = c.SAMPLER_SECOND_RUNNER
+    return _times(factor, sequences * geometry.vocab_size * _LOGIT_BYTES)
+
+
+def forward_bytes(geometry: Geometry, *, tensor_parallel: int, batched_tokens: int, compiled: bool) -> Range:
+    """Peak of the widest layer in a full prefill batch.
+
+    Dense `tokens * 2 * (3 * width / tp + hidden)`. Routed experts work on a copy of each token for every chosen
+    expert (`expert_bytes`).
     """
     hidden = geometry.hidden_size
+    copies = c.FORWARD_HIDDEN_COPIES if compiled else c.FORWARD_HIDDEN_COPIES_EAGER
     width = ceil_div(geometry.intermediate_size, tensor_parallel)
-    columns = c.FORWARD_HIDDEN_COPIES.value * hidden + c.FORWARD_INNER_COPIES.value * width
-    columns += geometry.weights.experts_per_token * hidden
-    forward = round(batched_tokens * _ACTIVATION_BYTES * columns)
-    kept = batched_tokens * hidden * _ACTIVATION_BYTES
-    return max(forward, kept + sampler_bytes(geometry.vocab_size, min(sequences, batched_tokens)))
+    columns = c.FORWARD_INNER_COPIES.value * width
+    rows = batched_tokens * _ACTIVATION_BYTES
+    inner = max(round(rows * columns), expert_bytes(geometry, tensor_parallel, batched_tokens))
+    return _times(copies, rows * hidden) + Range(inner, inner)
 
 
-def captured_sizes(sequences: int) -> int:
-    """Number of batch sizes vLLM captures graphs for: 1, 2, 4, then by 8 to 256, by 16 to `min(2 * seqs, 512)`."""
-    largest = min(2 * sequences, c.MAX_CAPTURED_SIZE)
+def expert_bytes(geometry: Geometry, tensor_parallel: int, batched_tokens: int) -> int:
+    """Buffers of routed experts, 0 without: `tokens * 2 * (k * max(2 * width / tp, hidden) + k * width / tp)`."""
+    counts = geometry.weights
+    if not counts.experts_total:
+        return 0
+    width = ceil_div(geometry.intermediate_size, tensor_parallel)  # that of all chosen experts together
+    columns = max(2 * width, counts.experts_per_token * geometry.hidden_size) + width
+    return batched_tokens * _ACTIVATION_BYTES * columns
+
+
+def activation_bytes(
+    geometry: Geometry,
+    *,
+    tensor_parallel: int,
+    batched_tokens: int,
+    sequences: int,
+    version: Version | None = None,
+    enforce_eager: bool = False,
+) -> Range:
+    """Peak of one step: the widest layer of a full prefill batch, or the sampler after it, whichever is more.
+
+    The batch's hidden states are still there when the sampler runs, and since 0.13 the experts' buffers too.
+    """
+    compiled = not (enforce_eager or _is_before(version, c.FIRST_COMPILED))
+    forward = forward_bytes(geometry, tensor_parallel=tensor_parallel, batched_tokens=batched_tokens, compiled=compiled)
+    kept = batched_tokens * geometry.hidden_size * _ACTIVATION_BYTES
+    if not _is_before(version, c.FIRST_EXPERT_WORKSPACE):
+        kept += expert_bytes(geometry, tensor_parallel, batched_tokens)
+    sampling = sampler_bytes(geometry, min(sequences, batched_tokens), version) + Range(kept, kept)
+    return forward.most(sampling)
+
+
+def captured_sizes(sequences: int, compute_capability: tuple[int, int] | None = None) -> int:
+    """Number of batch sizes vLLM captures graphs for: 1, 2, 4, then by 8 to 256, by 16 to the largest.
+
+    The largest is `min(2 * sequences, 512)`, on data-center Blackwell `min(2 * sequences, 1024)`.
+    """
+    blackwell = compute_capability is not None and compute_capability[0] == _DATA_CENTER_BLACKWELL
+    largest = min(2 * sequences, c.MAX_CAPTURED_SIZE * (2 if blackwell else 1))
     small = sum(1 for size in (1, 2, 4) if size <= largest)
     return small + min(largest, 256) // 8 + max(0, largest - 256) // 16
 
 
-def graph_bytes(geometry: Geometry, *, sequences: int, enforce_eager: bool) -> int:
-    """CUDA graph memory; none in eager mode."""
-    if enforce_eager:
-        return 0
-    per_size = c.GRAPH_BYTES_PER_LAYER_AND_SIZE.value * geometry.num_layers
-    return round(c.GRAPH_BYTES_FIXED.value + per_size * captured_sizes(sequences))
+def graph_bytes(
+    geometry: Geometry,
+    *,
+    sequences: int,
+    enforce_eager: bool,
+    compute_capability: tuple[int, int] | None = None,
+    version: Version | None = None,
+) -> Range:
+    """CUDA graph memory that the engine sets aside: its estimate; none in eager mode.
+
+    Before 0.21 graphs were captured outside of the engine's share and took nothing from the pool.
+    """
+    if enforce_eager or _is_before(version, c.FIRST_GRAPHS_COUNTED):
+        return NOTHING
+    sizes = captured_sizes(sequences, compute_capability)
+    return _times(c.GRAPH_BYTES_PER_LAYER_AND_SIZE, geometry.num_layers * sizes)
 
 
-def overhead_bytes(tensor_parallel: int) -> int:
+def overhead_bytes(
+    tensor_parallel: int, compute_capability: tuple[int, int] | None = None, version: Version | None = None
+) -> Range:
     """Non-torch memory: libraries, and communication buffers with more than one GPU."""
+    alone = _times(c.NON_TORCH_BYTES, 1)
     if tensor_parallel == 1:
-        return round(c.NON_TORCH_BYTES.value)
-    communication = c.COMMUNICATION_BYTES.value + c.COMMUNICATION_BYTES_PER_RANK.value * tensor_parallel
-    return round(c.NON_TORCH_BYTES.value + communication)
+        return alone
+    if compute_capability in _WITHOUT_NVLINK:
+        return alone + _times(c.COMMUNICATION_BYTES_PCIE, 1)
+    joined = alone + _times(c.COMMUNICATION_BYTES, 1)
+    return joined + _times(c.COMMUNICATOR_BYTES, 1) if _is_before(version, c.FIRST_SNAPSHOT_AFTER_NCCL) else joined
 
 
 def requested_bytes(memory_bytes: int, utilization_permille: int) -> int:
@@ -100,27 +216,46 @@ def free_bytes(memory_bytes: int) -> int:
 
 def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -> MemoryShares:
     """Solve the memory equation for given limits. Never more pool with more sequences."""
-    geometry, ranks = inputs.geometry, inputs.tensor_parallel_size
+    geometry, ranks, version = inputs.geometry, inputs.tensor_parallel_size, inputs.engine_version
     total = inputs.accelerator.memory_bytes
-    weights = weight_bytes_per_gpu(geometry, inputs.weight_bytes, ranks) + ceil_div(inputs.draft_weight_bytes, ranks)
+    beside = ceil_div(inputs.draft_weight_bytes + inputs.vision_weight_bytes, ranks)
+    weights = weight_bytes_per_gpu(geometry, inputs.weight_bytes, ranks) + beside
     if total is None:  # CPU: the pool is stated and nothing else is modelled
         pool = inputs.kv_cache_memory_bytes or 0
         return MemoryShares(requested=pool, weights=weights, overhead=0, activation=0, graphs=0, reserve=0, pool=pool)
-    activation = activation_bytes(geometry, tensor_parallel=ranks, batched_tokens=batched_tokens, sequences=sequences)
-    graphs = graph_bytes(geometry, sequences=sequences, enforce_eager=inputs.enforce_eager)
-    overhead = overhead_bytes(ranks)
-    floor = round(c.OVERHEAD_FLOOR_BYTES.value + c.OVERHEAD_PER_WEIGHT.value * weights)
-    margin = round(c.SAFETY_SHARE.value * total)
-    reserve = max(margin, floor - activation - graphs - overhead)
-    beside = weights + activation + graphs + overhead + reserve
+    activation = activation_bytes(
+        geometry,
+        tensor_parallel=ranks,
+        batched_tokens=batched_tokens,
+        sequences=sequences,
+        version=version,
+        enforce_eager=inputs.enforce_eager,
+    )
+    capability = inputs.accelerator.compute_capability
+    graphs = graph_bytes(
+        geometry,
+        sequences=sequences,
+        enforce_eager=inputs.enforce_eager,
+        compute_capability=capability,
+        version=version,
+    )
+    overhead = overhead_bytes(ranks, capability, version)
+    device = _times(c.DEVICE_SHARE, total)
+    spread = _times(c.WEIGHT_SHARE_4BIT if geometry.weight_format in _FOUR_BITS else c.WEIGHT_SHARE, weights)
+    vision = _times(c.VISION_PEAK_BYTES, 1) if inputs.vision_weight_bytes else NOTHING
+    newer = NOTHING if _is_before(version, c.FIRST_GRAPHS_COUNTED) else _times(c.NEWER_ENGINE_BYTES, 1)
+    parts = (activation, vision, graphs, overhead, device, spread, newer)
+    reserve = ceil(hypot(*(part.safe - part.central for part in parts)))
     requested = requested_bytes(total, inputs.memory_utilization_permille)
     stated = inputs.kv_cache_memory_bytes
     return MemoryShares(
         requested=requested,
         weights=weights,
-        overhead=overhead,
-        activation=activation,
-        graphs=graphs,
+        overhead=overhead.central,
+        activation=activation.central + vision.central,
+        graphs=graphs.central,
         reserve=reserve,
-        pool=requested - beside if stated is None else stated,
+        pool=requested - weights - overhead.central - activation.central - vision.central - graphs.central - reserve
+        if stated is None
+        else stated,
     )

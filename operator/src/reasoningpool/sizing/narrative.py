@@ -106,8 +106,9 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
         ("other persistent memory", shares.overhead, "libraries and communication buffers"),
         ("activation peak", shares.activation, _batch_words(found)),
         ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
-        ("reserve", shares.reserve, "safe side of the constants: at least 2.3 GiB + 5 % of the weights beside KV"),
-        ("KV pool", shares.pool, "engine's share - weights - other - activation - graphs - reserve"),
+        ("likeliest KV pool", shares.central_pool, "engine's share - weights - other - activation - graphs"),
+        ("reserve", shares.reserve, "distance to the safe end of these figures, which err independently"),
+        ("KV pool", shares.pool, "what the plan counts on: likeliest - reserve"),
     ):  # fmt: skip
         yield Step(name=name, value=gib(value), formula=formula)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reasoningpool.sizing.blocks import DTYPE_BYTES
 from reasoningpool.sizing.concurrency import largest
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
+from reasoningpool.sizing.kv_elements import is_16_bit
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, frame_of, shortfall
 from reasoningpool.sizing.types import Change, Effort, KVCacheDType, SizingInput
@@ -109,7 +109,7 @@ def _explicit_limits(inputs: SizingInput) -> Iterator[Change]:
 def _fp8(inputs: SizingInput) -> Iterator[Change]:
     capability = inputs.accelerator.compute_capability
     able = inputs.accelerator.memory_bytes is None or (capability is not None and capability >= _FP8_FROM)
-    if able and DTYPE_BYTES[inputs.kv_cache_dtype] > 1:
+    if able and is_16_bit(inputs.kv_cache_dtype):
         yield Change(
             text="set kvCacheDType to FP8 (halves the KV bytes per token)",
             inputs=replace(inputs, kv_cache_dtype=KVCacheDType.FP8),

@@ -107,6 +107,8 @@ class SizingInput:
     speculative_tokens: int = 0
     speculative_draft_layers: int = 0
     draft_weight_bytes: int = 0  # weights of draft or MTP layers over all GPUs, beside `weight_bytes`
+    vision_weight_bytes: int = 0  # weights of a vision tower over all GPUs, beside `weight_bytes`
+    engine_version: tuple[int, int, int] | None = None  # vLLM's; `None`: the newest the project knows
     max_num_seqs: int | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None

@@ -11,6 +11,7 @@ from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 _MAX_BYTES: Final = 1 << 60
 _MAX_LIMIT: Final = 10**9
+_MAX_DRAFT_LAYERS: Final = 1_024  # layers are counted out one by one
 
 
 def validate(inputs: SizingInput) -> None:
@@ -25,6 +26,9 @@ def validate(inputs: SizingInput) -> None:
     _at_least(inputs.template_overhead_tokens, 0, "templateOverheadTokens")
     _at_least(inputs.speculative_tokens, 0, "speculative.tokens")
     _at_least(inputs.speculative_draft_layers, 0, "speculative.draftLayers")
+    if inputs.speculative_draft_layers > _MAX_DRAFT_LAYERS:
+        message = f"speculative.draftLayers is {inputs.speculative_draft_layers}; write {_MAX_DRAFT_LAYERS} or fewer"
+        raise SizingError(message, field="speculative.draftLayers")
     _at_least(inputs.draft_weight_bytes, 0, "draft weight bytes")
     _at_least(inputs.pre_stop_seconds, 0, "preStopSeconds")
     if not 0 <= inputs.preemption_risk_permille <= 1000:

@@ -1,153 +1,117 @@
-"""Parameter counts of a model and the bytes its weights take on one GPU.
+"""The bytes a model's weights take on one GPU.
 
-Counted the way vLLM's modules hold them (MTP layers not included): linear and expert weights are split
-over the tensor-parallel ranks, embeddings and the output head by vocabulary; norms, routers, biases and
-the down-projections of latent attention are whole on every rank. Only linear and expert weights are
-quantized; the rest stays 16 bit.
+Linear and expert weights are split over the tensor-parallel ranks, embeddings and the output head by
+vocabulary; norms, routers, and the down-projections of latent attention are whole on every rank; KV
+projections are repeated once there are more ranks than KV heads. Only linear and expert weights are
+quantized; the rest stays 16 bit. MTP layers are not included.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from reasoningpool.sizing.config_reader import ConfigReader
-from reasoningpool.sizing.errors import GeometryError
+from reasoningpool.sizing.integers import ceil_div, round_up
+from reasoningpool.sizing.matrices import Kind, Matrix, Split
+from reasoningpool.sizing.quantization import (
+    EXPERTS_ONLY,
+    Quantization,
+    WeightFormat,
+    quantized_bytes,
+)
+
+__all__ = ["Quantization", "WeightCounts", "WeightFormat"]
 
 _BYTES_16BIT: Final = 2
-
-
-class WeightFormat(StrEnum):
-    """How linear and expert weights are stored."""
-
-    BF16 = "bf16"
-    FP8 = "fp8"
-    INT8 = "int8"
-    INT4 = "int4"
-    INT4_EXPERTS = "int4_experts"
-    MXFP4 = "mxfp4"
-    NVFP4 = "nvfp4"
-
-
-# Bytes per quantized parameter with its scales.
-#   fp8    128 x 128 blocks with a 4-byte scale (DeepSeek, Qwen3-FP8 checkpoints)
-#   int8   one byte, scale per channel (not counted)
-#   int4   AWQ/GPTQ: groups of 128 with a 2-byte scale and a 4-bit zero point
-#   int4_experts  routed experts only, groups of 32 with a 2-byte scale (Kimi-K2-Thinking)
-#   mxfp4  routed experts only, groups of 32 with a 1-byte scale (OCP microscaling)
-#   nvfp4  groups of 16 with a 1-byte scale
-BYTES_PER_QUANTIZED: Final[dict[WeightFormat, float]] = {
-    WeightFormat.BF16: 2.0,
-    WeightFormat.FP8: 1 + 4 / 16384,
-    WeightFormat.INT8: 1.0,
-    WeightFormat.INT4: 0.5 + 2.5 / 128,
-    WeightFormat.INT4_EXPERTS: 0.5 + 2 / 32,
-    WeightFormat.MXFP4: 0.5 + 1 / 32,
-    WeightFormat.NVFP4: 0.5 + 1 / 16,
-}
-
-_NAMES: Final[dict[str, WeightFormat]] = {
-    "": WeightFormat.BF16,
-    "none": WeightFormat.BF16,
-    "bf16": WeightFormat.BF16,
-    "bfloat16": WeightFormat.BF16,
-    "fp16": WeightFormat.BF16,
-    "float16": WeightFormat.BF16,
-    "fp8": WeightFormat.FP8,
-    "fp8_per_tensor": WeightFormat.FP8,
-    "fp8_per_block": WeightFormat.FP8,
-    "fbgemm_fp8": WeightFormat.FP8,
-    "ptpc_fp8": WeightFormat.FP8,
-    "modelopt": WeightFormat.FP8,
-    "modelopt_fp4": WeightFormat.NVFP4,
-    "nvfp4": WeightFormat.NVFP4,
-    "mxfp4": WeightFormat.MXFP4,
-    "gpt_oss_mxfp4": WeightFormat.MXFP4,
-    "int8": WeightFormat.INT8,
-    "w8a8": WeightFormat.INT8,
-    "experts_int8": WeightFormat.INT8,
-    "int4": WeightFormat.INT4,
-    "int4_experts": WeightFormat.INT4_EXPERTS,
-    "w4a16": WeightFormat.INT4,
-    "awq": WeightFormat.INT4,
-    "awq_marlin": WeightFormat.INT4,
-    "gptq": WeightFormat.INT4,
-    "gptq_marlin": WeightFormat.INT4,
-    "auto_round": WeightFormat.INT4,
-    "auto-round": WeightFormat.INT4,
-    "bitsandbytes": WeightFormat.INT4,
-}
-_EXPERTS_ONLY: Final = frozenset({WeightFormat.MXFP4, WeightFormat.INT4_EXPERTS})
-_BITS: Final = {4: WeightFormat.INT4, 8: WeightFormat.INT8, 16: WeightFormat.BF16}
-
-
-def weight_format(quantization: str | None, config: ConfigReader) -> WeightFormat:
-    """The weights' format: the named one, else what the checkpoint's `quantization_config` says."""
-    if quantization is not None:
-        found = _NAMES.get(quantization.strip().lower())
-        if found is None:
-            known = ", ".join(sorted(name for name in _NAMES if name))
-            message = f"quantization {quantization[:40]!r} is not known; known are {known}"
-            raise GeometryError(message, field="quantization")
-        return found
-    stored = config.mapping("quantization_config", "compression_config")
-    method = stored.text("quant_method", "quantization").lower()
-    algorithm = stored.text("quant_algo").lower()
-    if algorithm:
-        return WeightFormat.NVFP4 if "fp4" in algorithm else WeightFormat.FP8
-    if method in ("compressed-tensors", "compressed_tensors", "quark"):
-        return _compressed_tensors(stored)
-    if method in ("awq", "gptq", "auto-round", "auto_round"):
-        bits = stored.optional("bits", "w_bit", high=32)
-        return _BITS.get(bits if bits is not None else 4, WeightFormat.BF16)
-    if stored.flag("load_in_8bit", default=False):
-        return WeightFormat.INT8
-    return _NAMES.get(method, WeightFormat.BF16)  # an unknown method is taken as unquantized: the safe side
-
-
-def _compressed_tensors(stored: ConfigReader) -> WeightFormat:
-    groups = stored.mapping("config_groups")
-    for name in groups.values:
-        weights = groups.mapping(name).mapping("weights")
-        bits = weights.optional("num_bits", high=32)
-        if bits is None:
-            continue
-        if weights.text("type") == "float":
-            return WeightFormat.NVFP4 if bits == 4 else WeightFormat.FP8
-        return _BITS.get(bits, WeightFormat.BF16)
-    return WeightFormat.BF16
+_VOCABULARY_PADDING: Final = 64  # vLLM pads vocabulary tables to a multiple of it
+_MIB: Final = 1 << 20
+# PyTorch's CUDA allocator takes tensors of 10 MiB and more from the driver in steps of 2 MiB. Qwen2.5-14B at TP 2 loses
+# 3.5 MiB a layer to it, 0.16 GiB in all (observation kv004).
+_LARGE_TENSOR: Final = 10 * _MIB
+_LARGE_STEP: Final = 2 * _MIB
+_HOPPER: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightCounts:
-    """Parameters by how they are stored and split."""
+    """The matrices of a model and what follows from them."""
 
-    linear: int  # attention and dense feed-forward, split over ranks
-    replicated_linear: int  # latent-attention down-projections, whole on every rank
-    experts: int  # routed experts, split over ranks
-    embedding: int  # input embedding and output head, split by vocabulary
-    small: int  # norms, biases, routers, convolutions: whole on every rank, 16 bit
+    matrices: tuple[Matrix, ...]
+    group_size: int
     experts_total: int = 0  # number of routed experts, 0: dense
     experts_per_token: int = 0
+    buffer_bytes: int = 0  # rotary tables, on every rank
+
+    def _count(self, kinds: Iterable[Kind], *, whole: bool | None = None) -> int:
+        chosen = frozenset(kinds)
+        return sum(
+            m.parameters
+            for m in self.matrices
+            if m.kind in chosen and (whole is None or whole == (m.split is Split.NONE))
+        )
 
     @property
     def total(self) -> int:
-        """All parameters of the model."""
-        return self.linear + self.replicated_linear + self.experts + self.embedding + self.small
+        """All parameters of the model. Qwen3-8B: 8.191 billion."""
+        return self._count(Kind)
+
+    @property
+    def linear(self) -> int:
+        """Attention and dense feed-forward, split over ranks."""
+        return self._count([Kind.LINEAR], whole=False)
+
+    @property
+    def replicated_linear(self) -> int:
+        """Latent-attention down-projections, whole on every rank."""
+        return self._count([Kind.LINEAR], whole=True)
+
+    @property
+    def experts(self) -> int:
+        """Routed experts, split over ranks."""
+        return self._count([Kind.EXPERTS])
+
+    @property
+    def embedding(self) -> int:
+        """Input embedding and output head, split by vocabulary."""
+        return self._count([Kind.EMBEDDING])
+
+    @property
+    def small(self) -> int:
+        """Norms, biases, routers, convolutions: 16 bit."""
+        return self._count([Kind.SMALL])
 
     def bytes_total(self, fmt: WeightFormat) -> int:
-        """Bytes of the whole model. Qwen3-32B: 32.762 B parameters, 65.52 GB in bf16, 34.33 GB in fp8."""
-        dense, expert = _rates(fmt)
-        quantized = (self.linear + self.replicated_linear) * dense + self.experts * expert
-        return round(quantized + (self.embedding + self.small) * _BYTES_16BIT)
+        """Bytes of the checkpoint. Qwen3-32B: 32.762 B parameters, 65.52 GB in bf16, 34.33 GB in block fp8."""
+        group = self.group_size
+        return round(sum(m.copies * m.layers * sum(_bytes(m, fmt, m.rows, m.columns, group)) for m in self.matrices))
 
-    def bytes_per_gpu(self, fmt: WeightFormat, tensor_parallel: int) -> int:
-        """Bytes on one rank: split parts divided, whole parts whole."""
-        dense, expert = _rates(fmt)
-        split = self.linear * dense + self.experts * expert + self.embedding * _BYTES_16BIT
-        whole = self.replicated_linear * dense + self.small * _BYTES_16BIT
-        return round(split / tensor_parallel + whole)
+    def bytes_per_gpu(
+        self,
+        fmt: WeightFormat,
+        tensor_parallel: int,
+        *,
+        expert_parallel: bool = False,
+        compute_capability: tuple[int, int] | None = None,
+    ) -> int:
+        """Bytes on the fullest rank, padding of kernels and of the allocator included.
+
+        `compute_capability` decides how MXFP4 experts are padded (unknown: as the Marlin kernels do, which is the
+        most). gpt-oss-20b on one GPU: 13.45 GiB on Hopper, 13.7 GiB on Ampere; 12.8 GiB as a checkpoint.
+        """
+        tensors: dict[tuple[str, int], float] = {}
+        loose = float(self.buffer_bytes)
+        for matrix in self.matrices:
+            rows, columns, copies = _on_rank(matrix, tensor_parallel, expert_parallel=expert_parallel)
+            if fmt is WeightFormat.MXFP4 and matrix.kind is Kind.EXPERTS and matrix.quantized:
+                rows, columns = _mxfp4_padded(matrix, rows, columns, compute_capability)
+            values, scales = _bytes(matrix, fmt, rows, columns, self.group_size)
+            loose += scales * copies * matrix.layers
+            key = (matrix.tensor or matrix.name, matrix.layers)
+            tensors[key] = tensors.get(key, 0.0) + values * copies
+            if matrix.absorbed and matrix.quantized and _quantizes(fmt, matrix):
+                loose += rows * columns * copies * _BYTES_16BIT * matrix.layers
+        return round(loose + sum(_allocated(size) * layers for (_, layers), size in tensors.items()))
 
     def bytes_read_per_step(self, fmt: WeightFormat, tensor_parallel: int, sequences: int) -> float:
         """Weight bytes one decode step reads on one rank.
@@ -155,17 +119,59 @@ class WeightCounts:
         Of E experts with k chosen per token, N tokens touch `E * (1 - (1 - k/E)^N)`. The input embedding is
         looked up, not read whole: half of the vocabulary tables is left out.
         """
-        dense, expert = _rates(fmt)
         touched = 1.0
         if self.experts_total:
             chosen = min(1.0, self.experts_per_token / self.experts_total)
             touched = 1 - (1 - chosen) ** sequences
-        split = self.linear * dense + self.experts * expert * touched + self.embedding * _BYTES_16BIT / 2
-        whole = self.replicated_linear * dense + self.small * _BYTES_16BIT
-        return split / tensor_parallel + whole
+        read = 0.0
+        for matrix in self.matrices:
+            rows, columns, copies = _on_rank(matrix, tensor_parallel, expert_parallel=False)
+            share = {Kind.EMBEDDING: 0.5, Kind.EXPERTS: touched}.get(matrix.kind, 1.0)
+            read += share * copies * matrix.layers * sum(_bytes(matrix, fmt, rows, columns, self.group_size))
+        return read
 
 
-def _rates(fmt: WeightFormat) -> tuple[float, float]:
-    """Bytes per dense and per expert parameter: some checkpoints (gpt-oss) quantize the routed experts only."""
-    expert = BYTES_PER_QUANTIZED[fmt]
-    return (BYTES_PER_QUANTIZED[WeightFormat.BF16] if fmt in _EXPERTS_ONLY else expert), expert
+def _quantizes(fmt: WeightFormat, matrix: Matrix) -> bool:
+    """Whether the format applies to the matrix: some checkpoints (gpt-oss) quantize the routed experts only."""
+    if not matrix.quantized or fmt is WeightFormat.BF16:
+        return False
+    return matrix.kind is Kind.EXPERTS or (matrix.kind is Kind.LINEAR and fmt not in EXPERTS_ONLY)
+
+
+def _bytes(matrix: Matrix, fmt: WeightFormat, rows: int, columns: int, group: int) -> tuple[float, float]:
+    """Bytes of the values and the scales of one copy in one layer, cut to `rows` by `columns`."""
+    if _quantizes(fmt, matrix):
+        return quantized_bytes(fmt, rows, columns, group)
+    return float(rows * columns * _BYTES_16BIT), 0.0
+
+
+def _on_rank(matrix: Matrix, ranks: int, *, expert_parallel: bool) -> tuple[int, int, int]:
+    """Rows, columns and copies on the fullest rank."""
+    if matrix.kind is Kind.EXPERTS and expert_parallel:
+        return matrix.rows, matrix.columns, ceil_div(matrix.copies, ranks)
+    rows, columns = matrix.shard(ranks)
+    if matrix.kind is Kind.EMBEDDING and matrix.split is Split.ROWS:
+        rows = round_up(matrix.rows, _VOCABULARY_PADDING)
+        rows = ceil_div(rows, ranks)
+    return rows, columns, matrix.copies
+
+
+def _mxfp4_padded(matrix: Matrix, rows: int, columns: int, capability: tuple[int, int] | None) -> tuple[int, int]:
+    """Shapes as the mixture kernels want them (`fused_moe/oracle/mxfp4.py`).
+
+    Triton on Hopper pads the inputs to 256 values (128 packed bytes; observation kv044). Marlin and the Blackwell
+    kernels pad the hidden size to 256 and the experts' inner size to 128 (observation kv041).
+    """
+    if capability is not None and capability[0] == _HOPPER:
+        return rows, round_up(columns, 256)
+    if matrix.split is Split.COLUMNS:  # down projection: hidden rows, inner columns
+        return round_up(rows, 256), round_up(columns, 128)
+    return round_up(rows, 128), round_up(columns, 256)
+
+
+def _allocated(size: float) -> float:
+    """What PyTorch counts as allocated for one tensor: a remainder of up to 1 MiB of the last step is not given on."""
+    if size < _LARGE_TENSOR:
+        return size
+    whole = round_up(round(size), _LARGE_STEP)
+    return float(whole) if whole - size <= _MIB else size

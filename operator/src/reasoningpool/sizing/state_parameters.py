@@ -1,0 +1,88 @@
+"""Weight matrices of mixers that keep a fixed state: gated delta nets, Mamba, short convolutions."""
+
+from __future__ import annotations
+
+from reasoningpool.sizing.config_reader import ConfigReader
+from reasoningpool.sizing.errors import GeometryError
+from reasoningpool.sizing.integers import ceil_div
+from reasoningpool.sizing.matrices import Kind, Matrix, Split
+from reasoningpool.sizing.state import mamba_inner, read_mamba2, read_state
+
+
+def state_matrices(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
+    """The matrices of one mixer."""
+    if reader.present("linear_num_value_heads"):
+        return _delta_net(reader, hidden)
+    if reader.present("conv_L_cache"):
+        return _short_convolution(reader, hidden)
+    if reader.text("model_type") == "jamba" or reader.present("mamba_dt_rank"):
+        return _mamba1(reader, hidden)
+    return _mamba2(reader, hidden)
+
+
+def _linear(name: str, rows: int, columns: int, split: Split, *, tensor: str = "") -> Matrix:
+    return Matrix(name=name, kind=Kind.LINEAR, rows=rows, columns=columns, split=split, tensor=tensor)
+
+
+def _small(name: str, rows: int, columns: int = 1, *, split: Split = Split.ROWS) -> Matrix:
+    return Matrix(name=name, kind=Kind.SMALL, rows=rows, columns=columns, split=split)
+
+
+def _delta_net(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
+    """Qwen3-Next and Qwen3.5. The gate projections (b, a) stay 16 bit in the published checkpoints."""
+    keys = reader.integer("linear_num_key_heads", high=10**4) * reader.integer("linear_key_head_dim", high=10**4)
+    value_heads = reader.integer("linear_num_value_heads", high=10**4)
+    value_dim = reader.integer("linear_value_head_dim", high=10**4)
+    values = value_heads * value_dim
+    kernel = reader.integer("linear_conv_kernel_dim", high=64, default=4)
+    return (
+        _linear("linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, Split.ROWS),
+        _linear("linear_attn.out_proj", hidden, values, Split.COLUMNS),
+        _small("linear_attn.in_proj_ba", 2 * value_heads, hidden),
+        _small("linear_attn.conv1d", 2 * keys + values, kernel),
+        _small("linear_attn.A_log", 2 * value_heads),  # with dt_bias
+        _small("linear_attn.norm", value_dim, split=Split.NONE),
+    )
+
+
+def _mamba2(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
+    shape = read_mamba2(reader, hidden)
+    convolved = shape.inner + 2 * shape.groups * shape.state
+    bias = reader.flag("mamba_conv_bias", default=True) and reader.flag("use_conv_bias", default=True)
+    return (
+        _linear("mixer.in_proj", shape.inner + convolved + shape.heads, hidden, Split.ROWS),
+        _linear("mixer.out_proj", hidden, shape.inner, Split.COLUMNS),
+        _small("mixer.conv1d", convolved, shape.kernel + (1 if bias else 0)),
+        _small("mixer.A", 3 * shape.heads),  # with D and dt_bias
+        _small("mixer.norm", shape.inner),
+    )
+
+
+def _mamba1(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
+    inner = mamba_inner(reader, hidden)
+    state = reader.integer("mamba_d_state", high=4_096)
+    stated = reader.values.get("mamba_dt_rank")
+    rank = ceil_div(hidden, 16) if stated in (None, "auto") else reader.integer("mamba_dt_rank", high=10**5)
+    kernel = reader.integer("mamba_d_conv", high=64, default=4)
+    bias = reader.flag("mamba_conv_bias", default=True)
+    return (
+        _linear("mamba.in_proj", 2 * inner, hidden, Split.ROWS),
+        _linear("mamba.out_proj", hidden, inner, Split.COLUMNS),
+        _small("mamba.x_proj", rank + 2 * state, inner, split=Split.COLUMNS),
+        _small("mamba.dt_proj", inner, rank + 1),
+        _small("mamba.conv1d", inner, kernel + (1 if bias else 0)),
+        _small("mamba.A", inner, state + 1),  # with D
+        _small("mamba.norms", rank + 2 * state, split=Split.NONE),
+    )
+
+
+def _short_convolution(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
+    state = read_state(reader, hidden)
+    if state.channels != hidden:
+        message = f"conv_dim is {state.channels}, which is not the hidden size {hidden}"
+        raise GeometryError(message, field="conv_dim")
+    return (
+        _linear("conv.in_proj", 3 * hidden, hidden, Split.ROWS),
+        _linear("conv.out_proj", hidden, hidden, Split.COLUMNS),
+        _small("conv.conv", hidden, state.conv_kernel),
+    )
