@@ -50,7 +50,7 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
             return TierState(Reason.SUSPENDED, f"tier {name}: nothing is created while spec.suspend is true")
         return TierState(Reason.CREATING, f"tier {name}: its StatefulSet is being created")
     desired = live.wanted if suspended else outcome.desired_replicas
-    leaving = _leaving(snapshot, name)
+    leaving = _leaving(snapshot, name, desired)
     wanted = _refusals_wanted(live, leaving)
     found = _diagnoses(live, leaving, snapshot, now)
     silent = tuple(pod for pod, diagnosis in found if not diagnosis.words)
@@ -87,10 +87,17 @@ def _serving(live: LiveTier, desired: int) -> str:
     return f"; {min(live.ready_pods, desired)} of {desired} replicas serve" if live.ready_pods else ""
 
 
-def _leaving(snapshot: Snapshot, tier: str) -> tuple[LivePod, ...]:
+def _leaving(snapshot: Snapshot, tier: str, desired: int) -> tuple[LivePod, ...]:
+    """Pods on their way out that are replaced; those of a tier that shrinks are not missed."""
     pods = (LivePod(pod) for pod in snapshot.pods)
     own = (pod for pod in pods if (pod.body["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier)
-    return tuple(sorted((pod for pod in own if pod.terminating), key=lambda pod: pod.name))
+    missed = (pod for pod in own if pod.terminating and _ordinal(pod) < desired)
+    return tuple(sorted(missed, key=lambda pod: pod.name))
+
+
+def _ordinal(pod: LivePod) -> int:
+    last = pod.name.rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0
 
 
 def _refusals_wanted(live: LiveTier, leaving: tuple[LivePod, ...]) -> RefusalsWanted | None:
