@@ -13,6 +13,7 @@ from controlplane.operator_support import Cluster, eventually, running
 from demo.stack import install_crd
 from support.apiserver import ApiServer
 from support.pools import chat_tier, pool, tier
+from support.rights import limited_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,3 +146,41 @@ def test_k09_fifty_pools_are_planned_while_the_api_server_is_slow(
         eventually(
             lambda: all(item.get("status", {}).get("tiers") for item in cluster.list("ReasoningPool")), "statuses", 90
         )
+
+
+def test_an_operator_outside_the_cluster_needs_rights_in_its_namespace_only(
+    crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    limited, system = limited_kubeconfig(crd_cluster, tmp_path, only_in=cluster.namespace)
+    log = tmp_path / "log"
+    with running(limited, cluster.namespace, log, "--lease-namespace", system) as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(cluster.pods, "the pod of the tier")
+        eventually(lambda: reason(cluster) == "Unschedulable", "its status")
+    assert "forbidden" not in log.read_text().lower()
+
+
+def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
+    crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(lambda: cluster.get("Service", "p-reasoning"), "the Service")
+        port = cluster.get("Service", "p-reasoning")["spec"]["ports"][0]["port"]
+        by_hand = {
+            "metadata": {"annotations": {"example.org/mine": "a"}},
+            "spec": {"sessionAffinity": "ClientIP", "ports": [{"name": "http", "port": 9}]},
+        }
+        cluster.patch("Service", "p-reasoning", by_hand)
+
+        def healed() -> Any:
+            found = cluster.get("Service", "p-reasoning")
+            return port in [entry["port"] for entry in found["spec"]["ports"]] and found
+
+        found = eventually(healed, "the port is put back")
+        assert found["metadata"]["annotations"]["example.org/mine"] == "a"
+        assert found["spec"]["sessionAffinity"] == "ClientIP"

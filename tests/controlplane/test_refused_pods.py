@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from controlplane.operator_support import Cluster, eventually, running
 from support.pools import pool, tier
+from support.rights import limited_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,31 +37,6 @@ CAUSES: dict[str, tuple[dict[str, str], dict[str, Any] | None, dict[str, Any], s
 }
 
 
-def rights(cluster: Kubernetes, folder: Path, *, events: str = "") -> Path:
-    """A kubeconfig with the operator's rights as the manifests grant them, or with other verbs on events."""
-    system = cluster.new_namespace("system")
-    for document in yaml.safe_load_all(cluster.kubectl("kustomize", "operator/deploy").stdout):
-        if document["kind"] not in {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}:
-            continue
-        if document["kind"] != "ServiceAccount":
-            document["metadata"]["name"] = system
-            document.get("roleRef", {})["name"] = system
-        else:
-            document["metadata"]["namespace"] = system
-        for subject in document.get("subjects", ()):
-            subject["namespace"] = system
-        for rule in document.get("rules", ()):
-            if events and rule["resources"] == ["events"]:
-                rule["verbs"] = [events]
-        cluster.apply(document)
-    token = cluster.kubectl("create", "token", "reasoningpool-operator", "-n", system).stdout.strip()
-    config = json.loads(cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    limited = folder / f"{system}.kubeconfig"
-    limited.write_text(json.dumps(config))
-    return limited
-
-
 @pytest.fixture(scope="module")
 def namespaces(crd_cluster: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A namespace for each cause, all served by one operator with the rights that the manifests grant."""
@@ -70,7 +44,8 @@ def namespaces(crd_cluster: Kubernetes, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("refused")
     first, *others = made.values()
     flags = [part for name in others for part in ("--namespace", name)]
-    with running(rights(crd_cluster, folder), first, folder / "log", "--no-leader-election", *flags) as operator:
+    limited, _ = limited_kubeconfig(crd_cluster, folder)
+    with running(limited, first, folder / "log", "--no-leader-election", *flags) as operator:
         operator.wait_leading()
         yield made
         assert "forbidden" not in operator.text().replace("is forbidden", "").lower()
@@ -104,7 +79,8 @@ def test_a_mended_refusal_is_told_no_more(
     cluster = Cluster(apiserver, namespaces["quota-of-limits"])
     eventually(lambda: message(cluster).startswith("PodsRefused"), "the refusal is told", SOON)
     crd_cluster.kubectl("-n", cluster.namespace, "delete", "resourcequota", "limit")
-    eventually(cluster.pods, "the controller tries again", SOON)
+    crd_cluster.kubectl("-n", cluster.namespace, "annotate", "statefulset", "p-reasoning", "retry=1")
+    eventually(cluster.pods, "the controller tries again at once", 5)
     eventually(lambda: message(cluster) and "refused" not in message(cluster), "the refusal is forgotten", SOON)
 
 
@@ -112,7 +88,7 @@ def test_without_the_right_to_list_events_status_says_where_to_look(
     crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
 ) -> None:
     cluster = Cluster(apiserver, crd_cluster.new_namespace("blind"))
-    limited = rights(crd_cluster, tmp_path, events="create")
+    limited, _ = limited_kubeconfig(crd_cluster, tmp_path, events=("create",))
     with running(limited, cluster.namespace, tmp_path / "log", "--no-leader-election") as operator:
         operator.wait_leading()
         cluster.create_pool(pool(tiers=[tier(**PRIORITY)]))

@@ -269,13 +269,14 @@ def test_a_suspended_pool_tells_what_it_keeps_back() -> None:
     assert "at most" not in message
 
 
-def test_a_suspended_pool_still_tells_why_a_pod_fails() -> None:
-    world = ready_world()
-    world.edit(pool(suspend=True))
+def test_a_suspended_pool_still_tells_why_a_pod_fails_and_counts_what_there_is() -> None:
+    world = ready_world(replicas=2)
+    world.edit(pool(suspend=True, tiers=[tier(replicas=5)]))
     unready(world, state={"running": {}}, lastState=OOM, restartCount=1)
     reason, message = said(world)
     assert reason == "Suspended"
     assert "killed for host memory" in message
+    assert message.endswith("1 of 2 replicas serve")
 
 
 def test_budgets_that_no_longer_fit_leave_the_running_replicas_as_they_were() -> None:
