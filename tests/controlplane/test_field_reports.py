@@ -184,3 +184,54 @@ def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
         found = eventually(healed, "the port is put back")
         assert found["metadata"]["annotations"]["example.org/mine"] == "a"
         assert found["spec"]["sessionAffinity"] == "ClientIP"
+
+
+@pytest.fixture
+def lonely_node(crd_cluster: Kubernetes) -> Iterator[str]:
+    """A node that nothing but this test speaks for."""
+    name = "lonely"
+    capacity = {"cpu": "64", "memory": "512Gi", "pods": "10", "nvidia.com/gpu": "8", "ephemeral-storage": "1Ti"}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    crd_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+    say_of_node(crd_cluster, name, "True", capacity=capacity, allocatable=capacity)
+    yield name
+    crd_cluster.kubectl("delete", "node", name)
+
+
+def say_of_node(cluster: Kubernetes, name: str, ready: str, **more: Any) -> None:
+    """What a kubelet would report."""
+    condition = {"type": "Ready", "status": ready, "reason": "Test", "lastHeartbeatTime": stamp()}
+    status = json.dumps({"status": {"conditions": [condition], **more}})
+    cluster.kubectl("patch", "node", name, "--subresource=status", "--type=strategic", "-p", status)
+
+
+def stamp() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def test_a_silent_node_is_named_and_its_engine_is_not_called_loading(
+    crd_cluster: Kubernetes, apiserver: ApiServer, lonely_node: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(
+            lambda: [pod for pod in cluster.list("Pod") if pod["spec"].get("nodeName") == lonely_node],
+            "a scheduled pod",
+        )
+        container = {"name": "engine", "image": "x", "imageID": "x", "ready": True, "started": True, "restartCount": 0}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")],
+            "containerStatuses": [container | {"state": {"running": {"startedAt": stamp()}}}],
+        }
+        patch = json.dumps({"status": status})
+        crd_cluster.kubectl(
+            "-n", cluster.namespace, "patch", "pod", "p-reasoning-0", "--subresource=status", "-p", patch
+        )
+        eventually(lambda: reason(cluster) == "Ready", "the pool is Ready")
+        say_of_node(crd_cluster, lonely_node, "Unknown")
+        eventually(lambda: reason(cluster) == "NodeLost", "the node controller gives the node up", 60)
+        (entry,) = cluster.get("ReasoningPool", "p")["status"]["tiers"]
+        assert f"kubectl describe node {lonely_node}" in entry["message"]
