@@ -172,7 +172,7 @@ def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
         eventually(lambda: cluster.get("Service", "p-reasoning"), "the Service")
         by_hand = {
             "metadata": {"annotations": {"example.org/mine": "a"}},
-            "spec": {"sessionAffinity": "ClientIP", "publishNotReadyAddresses": True},
+            "spec": {"publishNotReadyAddresses": True, "trafficDistribution": "PreferSameZone"},
         }
         cluster.patch("Service", "p-reasoning", by_hand)
 
@@ -182,7 +182,7 @@ def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
 
         found = eventually(healed, "the edited field is put back")
         assert found["metadata"]["annotations"]["example.org/mine"] == "a"
-        assert found["spec"]["sessionAffinity"] == "ClientIP"
+        assert found["spec"]["trafficDistribution"] == "PreferSameZone"
 
 
 @pytest.fixture
