@@ -155,10 +155,21 @@ def test_a_clean_restart_of_a_pod_that_serves_is_not_told() -> None:
 
 def test_an_engine_that_stops_answering_is_not_called_loading() -> None:
     world = ready_world()
-    unready(world, started=True, ready=False)
+    unready(world, started=True, ready=False, state={"running": {"startedAt": "2025-12-31T20:00:00Z"}})
+    first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T23:00:00Z"
     reason, message = said(world)
     assert reason == "NotReady"
-    assert "does not answer its readiness probe (kubectl logs p-reasoning-0)" in message
+    assert "served and does not answer its readiness probe any more (kubectl logs p-reasoning-0)" in message
+
+
+def test_an_engine_that_has_just_loaded_is_not_called_silent() -> None:
+    world = World(pool())
+    world.step()
+    world.roll("p-reasoning", ready=False, started=True, state={"running": {"startedAt": "2025-12-31T20:00:05Z"}})
+    first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T20:00:00Z"
+    reason, message = said(world)
+    assert reason == "Starting"
+    assert "has loaded its model and has not passed its readiness probe yet" in message
 
 
 # -- starts ----------------------------------------------------------------------------------------------------------

@@ -155,8 +155,8 @@ def _progress(outcome: TierOutcome, live: LiveTier, leaving: tuple[LivePod, ...]
             " tells what refuses them (a quota, a LimitRange, a missing PriorityClass)",
         )
     if ready < desired:
-        loaded = all(_has_started(pod) for pod in current if not pod.ready) and len(current) >= desired
-        reason = Reason.NOT_READY if loaded else Reason.STARTING
+        silent = all(_fell_silent(pod) for pod in current if not pod.ready) and len(current) >= desired
+        reason = Reason.NOT_READY if silent else Reason.STARTING
         return TierState(reason, f"tier {name}: {ready} of {desired} replicas ready{details}")
     if len(current) > desired:
         return TierState(
@@ -179,8 +179,10 @@ def _on_its_way(pod: LivePod, outcome: TierOutcome) -> str:
     engine = _engine_state(pod)
     if "running" not in engine.get("state", {}):
         return f"{pod.name} is being prepared (images, volumes, init containers; kubectl describe pod tells more)"
+    if _fell_silent(pod):
+        return f"{pod.name} served and does not answer its readiness probe any more (kubectl logs {pod.name})"
     if engine.get("started"):
-        return f"{pod.name} has loaded its model and does not answer its readiness probe (kubectl logs {pod.name})"
+        return f"{pod.name} has loaded its model and has not passed its readiness probe yet"
     budget = _startup_seconds(pod)
     if budget is None:
         budget = outcome.sizing.startup_budget_seconds if isinstance(outcome.sizing, SizingPlan) else 0
@@ -203,9 +205,13 @@ def _engine_state(pod: LivePod) -> dict[str, Any]:
     return found[0] | {"state": found[0].get("state") or {}} if found else {}
 
 
-def _has_started(pod: LivePod) -> bool:
-    engine = _engine_state(pod)
-    return bool(engine.get("started")) and "running" in engine["state"]
+def _fell_silent(pod: LivePod) -> bool:
+    """Whether the engine that runs was ready before: its pod's readiness changed after the engine's start."""
+    engine, changed = _engine_state(pod), pod.condition("Ready").get("lastTransitionTime")
+    since = (engine.get("state", {}).get("running") or {}).get("startedAt")
+    if not engine.get("started") or not since or not changed:
+        return False
+    return datetime.fromisoformat(str(changed)) > datetime.fromisoformat(str(since))
 
 
 def _startup_seconds(pod: LivePod) -> int | None:
