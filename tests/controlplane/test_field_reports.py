@@ -13,6 +13,7 @@ from controlplane.operator_support import Cluster, eventually, running
 from demo.stack import install_crd
 from support.apiserver import ApiServer
 from support.pools import chat_tier, pool, tier
+from support.rights import limited_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,3 +146,86 @@ def test_k09_fifty_pools_are_planned_while_the_api_server_is_slow(
         eventually(
             lambda: all(item.get("status", {}).get("tiers") for item in cluster.list("ReasoningPool")), "statuses", 90
         )
+
+
+def test_an_operator_outside_the_cluster_needs_rights_in_its_namespace_only(
+    crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    limited, system = limited_kubeconfig(crd_cluster, tmp_path, only_in=cluster.namespace)
+    log = tmp_path / "log"
+    with running(limited, cluster.namespace, log, "--lease-namespace", system) as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(cluster.pods, "the pod of the tier")
+        eventually(lambda: reason(cluster) == "Unschedulable", "its status")
+    assert "forbidden" not in log.read_text().lower()
+
+
+def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
+    crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(lambda: cluster.get("Service", "p-reasoning"), "the Service")
+        by_hand = {
+            "metadata": {"annotations": {"example.org/mine": "a"}},
+            "spec": {"publishNotReadyAddresses": True, "trafficDistribution": "PreferSameZone"},
+        }
+        cluster.patch("Service", "p-reasoning", by_hand)
+
+        def healed() -> Any:
+            found = cluster.get("Service", "p-reasoning")
+            return not found["spec"].get("publishNotReadyAddresses") and found
+
+        found = eventually(healed, "the edited field is put back")
+        assert found["metadata"]["annotations"]["example.org/mine"] == "a"
+        assert found["spec"]["trafficDistribution"] == "PreferSameZone"
+
+
+@pytest.fixture
+def lonely_node(crd_cluster: Kubernetes) -> Iterator[str]:
+    """A node that nothing but this test speaks for."""
+    name = "lonely"
+    capacity = {"cpu": "64", "memory": "512Gi", "pods": "10", "nvidia.com/gpu": "8", "ephemeral-storage": "1Ti"}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    crd_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+    ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": stamp()}
+    status = json.dumps({"status": {"conditions": [ready], "capacity": capacity, "allocatable": capacity}})
+    crd_cluster.kubectl("patch", "node", name, "--subresource=status", "--type=strategic", "-p", status)
+    yield name
+    crd_cluster.kubectl("delete", "node", name)
+
+
+def stamp() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def test_a_silent_node_is_named_and_its_engine_is_not_called_loading(
+    crd_cluster: Kubernetes, apiserver: ApiServer, lonely_node: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
+    with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log") as operator:
+        operator.wait_leading()
+        cluster.create_pool(pool(tiers=[tier()]))
+        eventually(
+            lambda: [pod for pod in cluster.list("Pod") if pod["spec"].get("nodeName") == lonely_node],
+            "a scheduled pod",
+        )
+        container = {"name": "engine", "image": "x", "imageID": "x", "ready": True, "started": True, "restartCount": 0}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")],
+            "containerStatuses": [container | {"state": {"running": {"startedAt": stamp()}}}],
+        }
+        patch = json.dumps({"status": status})
+        crd_cluster.kubectl(
+            "-n", cluster.namespace, "patch", "pod", "p-reasoning-0", "--subresource=status", "-p", patch
+        )
+        eventually(lambda: reason(cluster) == "Ready", "the pool is Ready")
+        # Nothing speaks for the node any more; after 50 s the node controller takes its pods' readiness away.
+        eventually(lambda: reason(cluster) == "NodeLost", "the node controller gives the node up", 120)
+        (entry,) = cluster.get("ReasoningPool", "p")["status"]["tiers"]
+        assert f"kubectl describe node {lonely_node}" in entry["message"]

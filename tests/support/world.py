@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, Snapshot
+from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, PodRefusal, Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -22,6 +22,7 @@ class World:
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: dict[str, PodLog] = field(default_factory=dict)
     failures: tuple[ApplyFailure, ...] = ()
+    refusals: dict[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
     settings: PlanningSettings = field(default_factory=PlanningSettings)
     deleted: list[str] = field(default_factory=list)
 
@@ -41,6 +42,7 @@ class World:
             pods=tuple(copy.deepcopy(list(self.pods.values()))),
             logs=self.logs,
             failures=self.failures,
+            refusals=self.refusals,
         )
 
     def plan(self) -> Plan:

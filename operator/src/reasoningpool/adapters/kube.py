@@ -175,6 +175,17 @@ class Kube:
             "PATCH", path, patch, query, content_type=kind, verb=("merge", key.kind), priority=priority
         )
 
+    async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
+        """Warning events with this reason about one object, at most `limit` of them in one request."""
+        query = [
+            ("fieldSelector", f"involvedObject.uid={uid},type=Warning,reason={reason}"),
+            ("limit", str(limit)),
+        ]
+        path = collection_path("v1", "Event", namespace)
+        answer = await self._call("GET", path, query=query, verb=("list", "Event"), priority=Priority.BACKGROUND)
+        found: list[Manifest] = answer.get("items") or []
+        return found
+
     async def pod_log(
         self, namespace: str, pod: str, container: str, *, previous: bool, lines: int, limit_bytes: int
     ) -> str:

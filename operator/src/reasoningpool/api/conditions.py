@@ -41,7 +41,6 @@ class Reason(StrEnum):
     # Sized
     SIZED = "Sized"
     DOES_NOT_FIT = "DoesNotFit"
-    NOT_SIZED = "NotSized"
     # WorkloadsReady and pods
     ALL_READY = "AllReplicasReady"
     SCALED_TO_ZERO = "ScaledToZero"
@@ -60,6 +59,9 @@ class Reason(StrEnum):
     CONFIG_MISSING = "ConfigMissing"
     CRASH_LOOP = "CrashLoop"
     NOT_READY = "NotReady"
+    PODS_REFUSED = "PodsRefused"
+    EVICTED = "Evicted"
+    NODE_LOST = "NodeLost"
     APPLY_FAILED = "ApplyFailed"
     # features that have no effect yet
     NOT_IMPLEMENTED = "NotImplemented"
@@ -72,7 +74,6 @@ class Reason(StrEnum):
     # events
     WORKLOAD_CREATED = "WorkloadCreated"
     ROLLOUT_STARTED = "RolloutStarted"
-    ROLLOUT_FINISHED = "RolloutFinished"
     TIER_REMOVED = "TierRemoved"
     STUCK_POD_DELETED = "StuckPodDeleted"
     SPEC_WARNING = "SpecWarning"
@@ -92,6 +93,9 @@ FAILURE_REASONS: Final = frozenset(
         Reason.DTYPE_UNSUPPORTED,
         Reason.CONFIG_MISSING,
         Reason.CRASH_LOOP,
+        Reason.PODS_REFUSED,
+        Reason.EVICTED,
+        Reason.NODE_LOST,
         Reason.APPLY_FAILED,
     }
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api import names
@@ -93,6 +94,7 @@ _PULL: Final = frozenset(
 )
 _CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _QUIET_EXITS: Final = 3  # restarts after a clean exit before it counts as a crash loop
+_LATE_SECONDS: Final = 60.0  # how long after its last moment a pod may still be there
 _MOST_WORDS: Final = 600  # characters of the engine's words shown
 
 
@@ -100,14 +102,85 @@ def diagnose(pod: LivePod, log: PodLog | None) -> Diagnosis | None:
     """Why this pod is not ready, None while nothing is wrong (it is ready or on its way)."""
     if pod.ready or pod.terminating:
         return None
+    if pod.status.get("phase") == "Failed" and pod.status.get("reason"):
+        return _ended_by_node(pod)
     scheduled = pod.condition("PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
+        return Diagnosis(
+            Reason.UNSCHEDULABLE,
+            f"pod {pod.name} is held by scheduling gates ({_gates(pod)}): whoever set them (Kueue, for one) lets it go",
+        )
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return _unschedulable(pod, str(scheduled.get("message", "")))
     for container in pod.containers:
         found = _container(pod, container, log)
         if found is not None:
             return found
+    return _lost_node(pod)
+
+
+def diagnose_leaving(pod: LivePod, now: datetime) -> Diagnosis | None:
+    """A pod that should have ended by now: nobody on its node says so, and no replacement can start."""
+    until = datetime.fromisoformat(str(pod.body["metadata"]["deletionTimestamp"]))
+    if (now - until).total_seconds() < _LATE_SECONDS:
+        return None
+    node = _node(pod)
+    return Diagnosis(
+        Reason.NODE_LOST,
+        f"pod {pod.name} should have ended by {pod.body['metadata']['deletionTimestamp']} and node {node} does not say"
+        f" that it did; it is replaced once it is gone: see kubectl describe node {node}; if the machine is off for"
+        f" good, kubectl delete node {node}, or kubectl delete pod {pod.name} --force",
+    )
+
+
+def last_failure(pod: LivePod) -> str | None:
+    """How a container of a pod that serves failed before its restart; None if none did."""
+    for container in pod.containers:
+        ended = (container.get("lastState") or {}).get("terminated")
+        if not ended or ended.get("exitCode") == 0:
+            continue
+        where = _where(pod, container)
+        when = f" at {ended['finishedAt']}" if ended.get("finishedAt") else ""
+        return f"before its restart{when} {_ended(where, ended, None).message}"
     return None
+
+
+def _ended_by_node(pod: LivePod) -> Diagnosis:
+    """The kubelet gave the pod up; the StatefulSet controller replaces it."""
+    reason, message = str(pod.status["reason"]), _short(str(pod.status.get("message", "")))
+    advice = (
+        "the node cannot give it its devices: check the device plugin there"
+        if reason.startswith(("UnexpectedAdmissionError", "OutOf"))
+        else "if it happens again, request what the engine uses (ephemeral storage, memory) in podOverrides, so that"
+        " it is not the first to go"
+        if reason == "Evicted"
+        else f"see kubectl describe node {_node(pod)}"
+    )
+    return Diagnosis(
+        Reason.EVICTED, f"pod {pod.name} was ended by node {_node(pod)} ({reason}: {message}) and is replaced; {advice}"
+    )
+
+
+def _lost_node(pod: LivePod) -> Diagnosis | None:
+    """The node controller takes Ready away from the pods of a silent node and leaves all else as last reported."""
+    if pod.condition("ContainersReady").get("status") != "True" or pod.condition("Ready").get("status") != "False":
+        return None
+    if (pod.body.get("spec") or {}).get("readinessGates"):
+        return None
+    node = _node(pod)
+    return Diagnosis(
+        Reason.NODE_LOST,
+        f"pod {pod.name} was ready, and its node {node} does not report any more: see kubectl describe node {node}; the"
+        " pod is replaced when the node is back, or after the node was deleted",
+    )
+
+
+def _node(pod: LivePod) -> str:
+    return str((pod.body.get("spec") or {}).get("nodeName") or "of the pod")
+
+
+def _gates(pod: LivePod) -> str:
+    return ", ".join(str(gate.get("name")) for gate in (pod.body.get("spec") or {}).get("schedulingGates") or ())
 
 
 def _unschedulable(pod: LivePod, message: str) -> Diagnosis:
@@ -134,7 +207,7 @@ def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> D
     name = str(status.get("name", ""))
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
-    where = f"pod {pod.name}" + ("" if name == names.ENGINE_CONTAINER else f", container {name}")
+    where = _where(pod, status)
     reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
     if reason in _PULL:
         return Diagnosis(
@@ -152,6 +225,11 @@ def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> D
     if not ended or (ended.get("exitCode") == 0 and int(status.get("restartCount", 0)) < _QUIET_EXITS):
         return None
     return _ended(where, ended, log if log and log.container == name else None)
+
+
+def _where(pod: LivePod, status: Mapping[str, Any]) -> str:
+    name = str(status.get("name", ""))
+    return f"pod {pod.name}" + ("" if name == names.ENGINE_CONTAINER else f", container {name}")
 
 
 def _ended(where: str, ended: Mapping[str, Any], log: PodLog | None) -> Diagnosis:

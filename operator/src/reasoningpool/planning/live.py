@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.planning.types import Manifest
 
 REVISION_LABEL: Final = "controller-revision-hash"
+# Long enough that a cycle meets it, short enough that the event of an hour ago is not sent anew.
+_NEW: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,11 @@ class LiveTier:
         if not self.observed:
             return ()
         return tuple(pod for pod in self.pods if pod.revision == self.update_revision)
+
+    def is_new(self, now: datetime) -> bool:
+        """Whether the StatefulSet came into being a moment ago; it is seen, so its creation was not refused."""
+        created = self.stateful_set["metadata"].get("creationTimestamp") if self.stateful_set else None
+        return created is not None and abs(now - datetime.fromisoformat(created)) < _NEW
 
     @property
     def ready_pods(self) -> int:

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from reasoningpool.api import names
-from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
-from reasoningpool.planning.diagnosis import Diagnosis, diagnose
 from reasoningpool.planning.features import tier_feature_warnings
-from reasoningpool.planning.live import LivePod, LiveTier, live_tier
+from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.types import Manifest, Snapshot
 from reasoningpool.render import (
     PoolIdentity,
@@ -132,76 +130,6 @@ def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Man
         waiting = waiting_change(kept, manifest)
         settled.append(kept)
     return tuple(settled), change, waiting
-
-
-@dataclass(frozen=True, slots=True)
-class TierState:
-    """The tier in one reason and message, and the pods whose logs would tell more."""
-
-    reason: Reason
-    message: str
-    silent_pods: tuple[LivePod, ...] = ()
-
-
-def tier_state(outcome: TierOutcome, snapshot: Snapshot) -> TierState:
-    """Why a tier is not ready, judged by its live pods; AllReplicasReady when it is."""
-    name = outcome.tier.name
-    if isinstance(outcome.sizing, DoesNotFit):
-        return TierState(Reason.DOES_NOT_FIT, f"tier {name}: {fit_message(outcome.sizing)}")
-    keys = {(m["kind"], m["metadata"]["name"]) for m in outcome.manifests}
-    for failure in snapshot.failures:
-        if (failure.key.kind, failure.key.name) in keys:
-            return TierState(
-                Reason.APPLY_FAILED, f"tier {name}: {failure.key.kind} {failure.key.name}: {failure.message}"
-            )
-    live, desired = outcome.live, outcome.desired_replicas
-    if live.stateful_set is None:
-        return TierState(Reason.CREATING, f"tier {name}: its StatefulSet is being created")
-    found = _diagnoses(live, snapshot)
-    silent = tuple(pod for pod, diagnosis in found if not diagnosis.words)
-    if found:
-        # The pod that fails in the most telling way speaks for the tier.
-        telling = min(found, key=lambda entry: (not entry[1].words, entry[0].name))[1]
-        more = f" ({len(found)} of {desired} replicas)" if len(found) > 1 else ""
-        return TierState(telling.reason, f"tier {name}: {telling.message}{more}", silent)
-    return _progress(outcome, live, desired)
-
-
-def _progress(outcome: TierOutcome, live: LiveTier, desired: int) -> TierState:
-    name, current = outcome.tier.name, live.current_pods
-    ready = sum(pod.ready for pod in current)
-    if desired == 0 and not live.pods:
-        return TierState(Reason.SCALED_TO_ZERO, f"tier {name}: 0 replicas wanted")
-    outdated = [pod for pod in live.pods if pod not in current]
-    if outcome.change is not None or not live.observed or outdated:
-        return TierState(
-            Reason.ROLLOUT_IN_PROGRESS,
-            f"tier {name}: {len(current)} of {desired} replicas run the new revision, {ready} of them ready",
-        )
-    if not live.pods and outcome.change is None:
-        assert live.stateful_set is not None  # said before this
-        found = f"statefulset {live.stateful_set['metadata']['name']}"
-        return TierState(
-            Reason.CREATING,
-            f"tier {name}: none of {desired} pods has been created yet; if this lasts, kubectl describe {found}"
-            " tells what refuses them (a quota, a LimitRange, a missing PriorityClass)",
-        )
-    if ready < desired:
-        budget = outcome.sizing.startup_budget_seconds if isinstance(outcome.sizing, SizingPlan) else 0
-        return TierState(
-            Reason.STARTING,
-            f"tier {name}: {ready} of {desired} replicas ready; a replica may take up to {budget} s to load the model",
-        )
-    if len(current) > desired:
-        return TierState(
-            Reason.ROLLOUT_IN_PROGRESS, f"tier {name}: {len(current) - desired} replicas more than wanted are draining"
-        )
-    return TierState(Reason.ALL_READY, f"tier {name}: {ready} of {desired} replicas ready")
-
-
-def _diagnoses(live: LiveTier, snapshot: Snapshot) -> list[tuple[LivePod, Diagnosis]]:
-    found = [(pod, diagnose(pod, snapshot.logs.get(pod.uid))) for pod in live.pods]
-    return [(pod, diagnosis) for pod, diagnosis in found if diagnosis is not None]
 
 
 def fit_message(answer: DoesNotFit) -> str:

@@ -15,7 +15,8 @@ from reasoningpool.planning import conditions as cond
 from reasoningpool.planning.conditions import Condition
 from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
 from reasoningpool.planning.live import live_tier
-from reasoningpool.planning.outcome import TierOutcome, TierState, tier_outcomes, tier_state
+from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
+from reasoningpool.planning.progress import TierState, tier_state
 from reasoningpool.planning.status import summary, tier_status
 from reasoningpool.planning.types import (
     OWNED_KINDS,
@@ -60,11 +61,17 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     if errors:
         message = "; ".join(str(error) for error in errors)
         return _rejected(snapshot, errors[0].reason, message, now)
-    states = {outcome.tier.name: tier_state(outcome, snapshot) for outcome in outcomes}
+    suspended = bool(pool.spec.suspend)
+    states = {outcome.tier.name: tier_state(outcome, snapshot, now=now, suspended=suspended) for outcome in outcomes}
     warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
     status = _status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
-    if pool.spec.suspend:
-        return Plan(status=_changed(snapshot, status))
+    refusals_wanted = tuple(state.refusals_wanted for state in states.values() if state.refusals_wanted)
+    if suspended:
+        return Plan(
+            logs_wanted=_logs_wanted(states, snapshot),
+            refusals_wanted=refusals_wanted,
+            status=_changed(snapshot, status),
+        )
     applies = _applies(pool, outcomes)
     prunes = _prunes(pool, snapshot, applies, outcomes)
     return Plan(
@@ -72,8 +79,9 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         prunes=prunes,
         pod_deletions=_stuck_pods(outcomes),
         logs_wanted=_logs_wanted(states, snapshot),
+        refusals_wanted=refusals_wanted,
         status=_changed(snapshot, status),
-        events=(*_events(outcomes, states, prunes), *_warning_events(warnings)),
+        events=(*_events(outcomes, states, prunes, now), *_warning_events(warnings)),
         requeue_after_seconds=None if all(s.reason is Reason.ALL_READY for s in states.values()) else _REQUEUE_SECONDS,
     )
 
@@ -276,15 +284,14 @@ def _logs_wanted(states: dict[str, TierState], snapshot: Snapshot) -> tuple[LogW
 
 
 def _events(
-    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], prunes: tuple[Prune, ...]
+    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], prunes: tuple[Prune, ...], now: datetime
 ) -> tuple[EventNote, ...]:
     notes: list[EventNote] = []
     for outcome in outcomes:
         name, rendered = outcome.tier.name, outcome.stateful_set
-        if rendered is not None and outcome.live.stateful_set is None:
-            notes.append(
-                _note(EventType.NORMAL, Reason.WORKLOAD_CREATED, f"tier {name}: creating its StatefulSet", "Create")
-            )
+        if outcome.live.is_new(now):
+            text = f"tier {name}: its StatefulSet was created"
+            notes.append(_note(EventType.NORMAL, Reason.WORKLOAD_CREATED, text, "Create"))
         if rendered is not None and outcome.change is not None:
             text = f"tier {name}: rolling to revision {revision_of(rendered)}: {outcome.change}"
             notes.append(_note(EventType.NORMAL, Reason.ROLLOUT_STARTED, text, "Update"))

@@ -10,7 +10,8 @@ from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
 from reasoningpool.api.text import printable
-from reasoningpool.planning.outcome import TierOutcome, TierState
+from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.progress import TierState
 from reasoningpool.render import revision_of
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import SizingPlan

@@ -50,11 +50,20 @@ class ApplyFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodRefusal:
+    """A pod that the API server refused to create, and its words; `pod` is empty where they do not tell which."""
+
+    pod: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The world as last read: the pool, the children that carry its label, and their pods.
 
     `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods.
     `logs` maps pod uid to log ends asked for before. `failures` are permanent apply errors that still stand.
+    `refusals` maps the uid of a StatefulSet that is short of pods to what was said when they were refused.
     """
 
     pool: Manifest
@@ -62,6 +71,7 @@ class Snapshot:
     pods: tuple[Manifest, ...] = ()
     logs: Mapping[str, PodLog] = field(default_factory=dict)
     failures: tuple[ApplyFailure, ...] = ()
+    refusals: Mapping[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,14 @@ class LogWanted:
     previous: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalsWanted:
+    """A StatefulSet with fewer pods than it asks for: if this lasts, its events tell why."""
+
+    namespace: str
+    stateful_set_uid: str
+
+
 class EventType(StrEnum):
     """Kubernetes' two event types."""
 
@@ -126,6 +144,7 @@ class Plan:
     prunes: tuple[Prune, ...] = ()
     pod_deletions: tuple[Prune, ...] = ()
     logs_wanted: tuple[LogWanted, ...] = ()
+    refusals_wanted: tuple[RefusalsWanted, ...] = ()
     status: Manifest | None = None
     events: tuple[EventNote, ...] = ()
     requeue_after_seconds: float | None = None

@@ -19,6 +19,7 @@ from reasoningpool.planning.types import ApplyFailure, EventNote, LogWanted, Man
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor, NotLeading
 from reasoningpool.reconcile.memory import LogRead, PoolMemory
+from reasoningpool.reconcile.refusals import Refusals
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class PoolTask:
         self._notes: tuple[EventNote, ...] = ()
         self._tools = tools
         self._memory = PoolMemory()
+        self._refusals = Refusals(tools.kube)
         self._wake = asyncio.Event()
         self._urgent = False
         self._changed = False
@@ -196,6 +198,7 @@ class PoolTask:
             self._notes = notes
             return 0.0
         news = await self._read_logs(plan.logs_wanted)
+        news = await self._refusals.read(plan.refusals_wanted) or news
         if news or report.failures != failures:
             # Status should tell of what this very cycle found out.
             planned = plan
@@ -229,6 +232,7 @@ class PoolTask:
 
     def _next_look(self, plan: Plan) -> float:
         resync = self._tools.timing.resync * random.uniform(0.8, 1.2)
+        resync = min(resync, self._refusals.due_in())
         return resync if plan.requeue_after_seconds is None else min(resync, plan.requeue_after_seconds)
 
     async def _read(self) -> Manifest:
@@ -259,6 +263,7 @@ class PoolTask:
             pods=store.pods(self.name),
             logs={uid: read.log for uid, read in self._memory.logs.items()},
             failures=self._memory.failures(),
+            refusals=self._refusals.known(),
         )
 
     async def _read_logs(self, wanted: tuple[LogWanted, ...]) -> bool:
