@@ -76,6 +76,7 @@ class Reason(StrEnum):
     ROLLOUT_STARTED = "RolloutStarted"
     TIER_REMOVED = "TierRemoved"
     STUCK_POD_DELETED = "StuckPodDeleted"
+    POD_REPLACED = "PodReplaced"
     SPEC_WARNING = "SpecWarning"
 
 

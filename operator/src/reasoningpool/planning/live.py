@@ -37,6 +37,22 @@ class LivePod:
         return str(self.body["metadata"].get("labels", {}).get(REVISION_LABEL, ""))
 
     @property
+    def controller(self) -> str:
+        """Uid of the object that controls it, empty if none does."""
+        owners = self.body["metadata"].get("ownerReferences") or ()
+        return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
+
+    @property
+    def claims(self) -> Mapping[str, str]:
+        """Name of the claim behind each of its volumes that has one."""
+        volumes = (self.body.get("spec") or {}).get("volumes") or ()
+        return {
+            str(volume["name"]): str(volume["persistentVolumeClaim"]["claimName"])
+            for volume in volumes
+            if volume.get("persistentVolumeClaim")
+        }
+
+    @property
     def terminating(self) -> bool:
         """Whether its deletion has begun; such a pod serves no new requests, whatever its Ready condition says."""
         return "deletionTimestamp" in self.body["metadata"]
@@ -104,6 +120,23 @@ class LiveTier:
         """Whether the StatefulSet came into being a moment ago; it is seen, so its creation was not refused."""
         created = self.stateful_set["metadata"].get("creationTimestamp") if self.stateful_set else None
         return created is not None and abs(now - datetime.fromisoformat(created)) < _NEW
+
+    @property
+    def replicas(self) -> Mapping[int, LivePod]:
+        """Pods that the StatefulSet controls and wants, by ordinal in ascending order."""
+        if self.stateful_set is None:
+            return {}
+        meta = self.stateful_set["metadata"]
+        own = [pod for pod in self.pods if pod.controller and pod.controller == meta.get("uid")]
+        ordinals = {pod.name.removeprefix(f"{meta['name']}-"): pod for pod in own}
+        found = {int(text): pod for text, pod in ordinals.items() if text.isdecimal()}
+        return {ordinal: found[ordinal] for ordinal in sorted(found) if ordinal < self.wanted}
+
+    def has_claims(self, pod: LivePod) -> bool:
+        """Whether a pod uses the claims that the StatefulSet's templates make for it."""
+        templates = (self.stateful_set or {"spec": {}})["spec"].get("volumeClaimTemplates") or ()
+        claims = [template["metadata"]["name"] for template in templates]
+        return all(pod.claims.get(name) == f"{name}-{pod.name}" for name in claims)
 
     @property
     def ready_pods(self) -> int:

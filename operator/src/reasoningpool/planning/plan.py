@@ -16,6 +16,7 @@ from reasoningpool.planning.conditions import Condition
 from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
 from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
+from reasoningpool.planning.pod_deletions import pod_deletions
 from reasoningpool.planning.progress import TierState, tier_state
 from reasoningpool.planning.status import summary, tier_status
 from reasoningpool.planning.types import (
@@ -74,14 +75,19 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         )
     applies = _applies(pool, outcomes)
     prunes = _prunes(pool, snapshot, applies, outcomes)
+    deletions = pod_deletions(outcomes, snapshot)
     return Plan(
         applies=applies,
         prunes=prunes,
-        pod_deletions=_stuck_pods(outcomes),
+        pod_deletions=tuple(deletion.pod for deletion in deletions),
         logs_wanted=_logs_wanted(states, snapshot),
         refusals_wanted=refusals_wanted,
         status=_changed(snapshot, status),
-        events=(*_events(outcomes, states, prunes, now), *_warning_events(warnings)),
+        events=(
+            *_events(outcomes, states, prunes, now),
+            *(deletion.note for deletion in deletions),
+            *_warning_events(warnings),
+        ),
         requeue_after_seconds=None if all(s.reason is Reason.ALL_READY for s in states.values()) else _REQUEUE_SECONDS,
     )
 
@@ -253,17 +259,6 @@ def _is_owned(child: Manifest, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in child["metadata"].get("ownerReferences") or ())
 
 
-def _stuck_pods(outcomes: tuple[TierOutcome, ...]) -> tuple[Prune, ...]:
-    """Pods of an old revision that do not serve: the StatefulSet controller may wait for them for ever (R06)."""
-    return tuple(
-        Prune(key=ObjectKey.of({"apiVersion": "v1", "kind": "Pod", "metadata": pod.body["metadata"]}), uid=pod.uid)
-        for outcome in outcomes
-        if outcome.live.observed and outcome.live.update_revision and outcome.change is None
-        for pod in outcome.live.pods
-        if not pod.ready and pod.revision and pod.revision != outcome.live.update_revision
-    )
-
-
 def _logs_wanted(states: dict[str, TierState], snapshot: Snapshot) -> tuple[LogWanted, ...]:
     wanted: list[LogWanted] = []
     for state in states.values():
@@ -302,9 +297,6 @@ def _events(
         if prune.key.kind == "StatefulSet":
             text = f"removing {prune.key.name}: running requests are finished first"
             notes.append(_note(EventType.NORMAL, Reason.TIER_REMOVED, text, "Delete"))
-    for pod in _stuck_pods(outcomes):
-        text = f"deleting pod {pod.key.name}: it does not serve and is of an old revision"
-        notes.append(_note(EventType.NORMAL, Reason.STUCK_POD_DELETED, text, "Delete"))
     return tuple(notes)
 
 
