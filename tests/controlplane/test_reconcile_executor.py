@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from controlplane.operator_support import Parts, eventually, owned_spec, owners_of_replicas, parts
+from controlplane.operator_support import Parts, eventually, key, owned_spec, owners_of_replicas, parts
 from reasoningpool.adapters.errors import NotFound, Permanent
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.planning.types import Apply, ObjectKey, Prune
+from reasoningpool.planning.types import Apply, ObjectKey, Plan, Prune
 from reasoningpool.reconcile.executor import Executor, NotLeading
 
 SCALE, MAIN = names.SCALE_FIELD_MANAGER, names.FIELD_MANAGER
@@ -117,6 +117,78 @@ async def test_dying_within_the_creation_leads_to_the_same_end(world, steps, mon
     assert live(world)["metadata"]["generation"] == 1
 
 
+CLAIM = {
+    "metadata": {"name": "cache"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+async def killed_within_creation(world: Parts, monkeypatch, steps: int, apply: Apply) -> None:
+    """What a SIGKILL after so many requests leaves, seen by a new process."""
+    real, sent = world.kube.apply, []
+
+    async def dying(manifest, **kwargs):
+        if len(sent) == steps:
+            raise asyncio.CancelledError
+        sent.append(manifest)
+        return await real(manifest, **kwargs)
+
+    monkeypatch.setattr(world.kube, "apply", dying)
+    with pytest.raises(asyncio.CancelledError):
+        await world.carry_out(apply)
+    monkeypatch.undo()
+    world.restarted()
+    await world.look()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+async def test_what_the_pool_dropped_while_the_creation_was_cut_short_is_dropped(world, steps, replicas, monkeypatch):
+    first = engines(world, 3)
+    first.manifest["metadata"]["annotations"] = {"old": "note"}
+    pod = first.manifest["spec"]["template"]["spec"]
+    pod["containers"][0]["env"] = [{"name": "OLD", "value": "1"}, {"name": "KIND", "value": "1"}]
+    pod["volumes"] = [{"name": "home", "emptyDir": {}}]
+    await killed_within_creation(world, monkeypatch, steps, first)
+    second = engines(world, replicas)
+    # A union of both would be invalid: a variable with two sources, a volume of two types.
+    source = {"fieldRef": {"fieldPath": "metadata.name"}}
+    second.manifest["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "KIND", "valueFrom": source}]
+    second.manifest["spec"]["template"]["spec"]["volumes"] = [{"name": "home", "configMap": {"name": "c"}}]
+    await settled(world, second)
+    made = live(world)
+    assert made["spec"]["replicas"] == (replicas or 3)
+    assert "old" not in made["metadata"].get("annotations", {})
+    pod = made["spec"]["template"]["spec"]
+    assert [variable["name"] for variable in pod["containers"][0]["env"]] == ["KIND"]
+    assert "emptyDir" not in pod["volumes"][0]
+    assert owned_spec(made, SCALE) == {"f:replicas"}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_claims_that_the_pool_dropped_while_the_creation_was_cut_short_are_dropped(world, steps, monkeypatch):
+    first = engines(world, 3)
+    first.manifest["spec"]["volumeClaimTemplates"] = [CLAIM]
+    await killed_within_creation(world, monkeypatch, steps, first)
+    before = await world.pods(3)
+    await settled(world, engines(world, 3))
+    assert "volumeClaimTemplates" not in live(world)["spec"]
+    assert owned_spec(live(world), SCALE) == {"f:replicas"}
+    await adopted(world, 3)
+    assert world.cluster.pods() == before
+
+
+async def test_creation_costs_three_requests_even_if_other_pools_come_in_between(world):
+    apply = engines(world, 3)
+    report = await world.executor.carry_out(
+        world.name, Plan(applies=(apply, Apply(manifest=world.service()))), world.memory, hurry=lambda: True
+    )
+    assert not report.complete
+    await settled(world, apply)
+    assert world.kube.requests["apply", "StatefulSet"] == 3
+    assert world.kube.requests["merge", "StatefulSet"] == 0
+
+
 # -- nothing to do, nothing sent -----------------------------------------------------------------------------------
 
 
@@ -174,6 +246,152 @@ async def test_a_deleted_child_is_made_again(world):
     await world.look()
     await settled(world, Apply(manifest=world.service()))
     assert world.cluster.get("Service", "p-a")
+
+
+# -- labels that somebody takes off -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [[names.LABEL_POOL], [names.LABEL_MANAGED_BY], list(names.pool_selector("p"))])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_labels_are_put_back_and_the_object_is_known_again(world, lost, restarted):
+    wanted = (engines(world, 2), Apply(manifest=world.service()), Apply(manifest=account(world)))
+    await settled(world, *wanted)
+    before = live(world)
+    for kind, name in (("StatefulSet", "p-a"), ("Service", "p-a"), ("ServiceAccount", "p-engine")):
+        edited = world.cluster.patch(kind, name, {"metadata": {"labels": dict.fromkeys(lost)}})
+        watched(world, edited, lost)
+    world.cluster.patch("StatefulSet", "p-a", {"spec": {"replicas": 7}}, manager="kubectl")
+    if restarted:
+        world.restarted()
+    for _ in range(2):
+        report = await world.carry_out(*wanted)
+        assert (report.failures, report.transient) == ((), [])
+    assert len(world.store.children(world.name)) == 3
+    for kind, name in (("StatefulSet", "p-a"), ("Service", "p-a"), ("ServiceAccount", "p-engine")):
+        assert world.cluster.get(kind, name)["metadata"]["labels"].items() >= names.pool_selector("p").items()
+    after = live(world)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"]
+    assert owned_spec(after, SCALE) == {"f:replicas"}
+
+
+def account(world: Parts):
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
+
+
+def watched(world: Parts, edited, lost) -> None:
+    """What a watch with our selector tells of an edit of labels."""
+    if names.LABEL_MANAGED_BY not in lost:
+        world.store.upsert(edited)
+        return
+    version = int(edited["metadata"]["resourceVersion"])
+    world.store.remove(world.name, ObjectKey.of(edited), edited["metadata"]["uid"], version=version)
+
+
+async def test_a_set_that_lost_its_labels_is_planned_by_its_live_template_before_it_is_applied(world):
+    await settled(world, engines(world, 2))
+    watched(world, world.cluster.patch("StatefulSet", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}}), [])
+    # What a newer operator renders for a StatefulSet of which it sees nothing.
+    await world.carry_out(engines(world, 2, image="engine:2"))
+    assert live(world)["spec"]["template"]["spec"]["containers"][0]["image"] == "engine:1"
+    assert [child["kind"] for child in world.store.children(world.name)] == ["StatefulSet"]
+
+
+# -- edits that merge with ours into something invalid -------------------------------------------------------------
+
+
+def edit(world: Parts, kind: str, name: str, *operations) -> None:
+    path, content = world.cluster.path(kind, name), "application/json-patch+json"
+    assert world.cluster.api.request("PATCH", path, list(operations), content_type=content, fieldManager="kubectl").ok
+
+
+async def test_a_port_whose_number_somebody_changed_is_changed_back_in_the_same_service(world):
+    await settled(world, Apply(manifest=world.service()))
+    before = world.cluster.get("Service", "p-a")
+    edit(world, "Service", "p-a", {"op": "replace", "path": "/spec/ports/0/port", "value": 9000})
+    await world.look()
+    await settled(world, Apply(manifest=world.service()))
+    after = world.cluster.get("Service", "p-a")
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    sent = sum(world.kube.requests.values())
+    await world.carry_out(Apply(manifest=world.service()))
+    assert sum(world.kube.requests.values()) == sent
+
+
+async def test_a_port_is_changed_back_though_the_labels_are_gone_too(world):
+    await settled(world, Apply(manifest=world.service()))
+    before = world.cluster.get("Service", "p-a")
+    edit(
+        world,
+        "Service",
+        "p-a",
+        {"op": "replace", "path": "/spec/ports/0/port", "value": 9000},
+        {"op": "remove", "path": "/metadata/labels"},
+    )
+    world.restarted()
+    await world.look()
+    await settled(world, Apply(manifest=world.service()))
+    assert world.cluster.get("Service", "p-a")["spec"] == before["spec"]
+
+
+async def test_a_volume_and_a_variable_of_another_kind_are_changed_back(world):
+    apply = engines(world, 2)
+    pod = apply.manifest["spec"]["template"]["spec"]
+    pod["containers"][0]["env"] = [{"name": "KIND", "value": "1"}]
+    pod["volumes"] = [{"name": "home", "emptyDir": {}}]
+    await settled(world, apply)
+    before, at = live(world), "/spec/template/spec"
+    edit(
+        world,
+        "StatefulSet",
+        "p-a",
+        {"op": "replace", "path": f"{at}/volumes/0", "value": {"name": "home", "hostPath": {"path": "/"}}},
+        {
+            "op": "replace",
+            "path": f"{at}/containers/0/env/0",
+            "value": {"name": "KIND", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        },
+    )
+    await world.look()
+    await settled(world, apply)
+    assert live(world)["spec"] == before["spec"]
+    assert live(world)["metadata"]["uid"] == before["metadata"]["uid"]
+    assert owned_spec(live(world), SCALE) == {"f:replicas"}
+
+
+async def test_a_disruption_budget_turned_round_is_turned_back(world):
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": names.tier_selector("p", "a")}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": world.meta("p-a"), "spec": spec}
+    await settled(world, Apply(manifest=budget))
+    world.cluster.patch("PodDisruptionBudget", "p-a", {"spec": {"maxUnavailable": None, "minAvailable": 1}})
+    await world.look()
+    await settled(world, Apply(manifest=budget))
+    assert world.cluster.get("PodDisruptionBudget", "p-a")["spec"] == spec
+
+
+async def test_what_somebody_adds_beside_ours_stays(world):
+    await settled(world, Apply(manifest=world.service()), engines(world, 1))
+    port = {"name": "metrics", "port": 9000, "protocol": "TCP", "targetPort": 9000}
+    edit(world, "Service", "p-a", {"op": "add", "path": "/spec/ports/-", "value": port})
+    theirs = {"name": "sidecar", "image": "theirs:1"}
+    edit(world, "StatefulSet", "p-a", {"op": "add", "path": "/spec/template/spec/containers/-", "value": theirs})
+    await world.look()
+    await settled(world, Apply(manifest=world.service()), engines(world, 1))
+    assert port in world.cluster.get("Service", "p-a")["spec"]["ports"]
+    names_of = [entry["name"] for entry in live(world)["spec"]["template"]["spec"]["containers"]]
+    assert sorted(names_of) == ["engine", "sidecar"]
+
+
+async def test_a_service_of_somebody_else_with_a_port_of_our_name_is_called_theirs(world):
+    theirs = world.service(port=9000)
+    theirs["metadata"] |= {"labels": {"app": "theirs"}, "ownerReferences": []}
+    theirs["spec"]["selector"] = {names.LABEL_POOL: "p", names.LABEL_TIER: "a"}
+    await world.kube.create(theirs, manager="them")
+    before = world.cluster.get("Service", "p-a")
+    (failure,) = (await world.carry_out(Apply(manifest=world.service()))).failures
+    assert "does not belong to this pool" in failure.message
+    assert world.cluster.get("Service", "p-a") == before
 
 
 # -- immutable fields ----------------------------------------------------------------------------------------------
@@ -319,8 +537,38 @@ async def test_no_pods_run_under_an_account_of_somebody_else(world):
     engine["spec"]["template"]["spec"]["serviceAccountName"] = "p-engine"
     report = await world.carry_out(Apply(manifest=account), Apply(manifest=engine))
     assert {failure.key.kind for failure in report.failures} == {"ServiceAccount", "StatefulSet"}
-    assert all("does not belong to this pool" in failure.message for failure in report.failures)
+    assert [failure.key.kind for failure in report.failures] == ["ServiceAccount", "StatefulSet"]
+    assert "does not belong to this pool" in report.failures[0].message
+    assert report.failures[1].message == "waits for ServiceAccount p-engine"
     assert world.cluster.get("StatefulSet", engine["metadata"]["name"]) is None
+
+
+async def test_an_object_that_was_in_the_way_is_made_soon_after_it_is_gone(world):
+    theirs = {**account(world), "metadata": {"name": "p-engine", "namespace": world.cluster.namespace}}
+    await world.kube.create(theirs, manager="them")
+    engine = engines(world, 1)
+    engine.manifest["spec"]["template"]["spec"]["serviceAccountName"] = "p-engine"
+    wanted = (Apply(manifest=account(world)), engine)
+    for _ in range(6):  # as long as it stands, ever later, but never later than this
+        assert (await world.carry_out(*wanted)).failures
+        assert 0 < world.memory.next_retry() - time.monotonic() <= 30
+        world.memory.refused[key(account(world))].retry_at = 0.0
+    assert world.memory.next_retry() == 0.0
+    assert world.memory.refused[key(account(world))].tries == 6
+    world.cluster.delete("ServiceAccount", "p-engine")
+    assert (await world.carry_out(*wanted)).failures == ()
+    assert live(world), "what waited for it comes in the same cycle"
+
+
+async def test_a_cause_that_holds_up_everything_is_tried_by_all_only_so_often(world):
+    bad = [Apply(manifest=world.service(f"p-{number}", port=99999)) for number in range(30)]
+    await world.carry_out(*bad)
+    sent = world.kube.requests["apply", "Service"]
+    for refused in world.memory.refused.values():
+        refused.retry_at = 0.0
+    await world.carry_out(*bad)
+    assert 10 <= world.kube.requests["apply", "Service"] - sent < 20
+    assert time.monotonic() < world.memory.next_retry() <= time.monotonic() + 30
 
 
 async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_it_conflicts(world):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reasoningpool.adapters.gate import Gate, Priority
+from reasoningpool.adapters.gate import Allowance, Gate, Priority
 
 
 async def use(gate, priority, log, name, hold):
@@ -53,3 +53,13 @@ async def test_a_waiter_cancelled_as_its_turn_comes_hands_the_slot_on():
     hold.set()
     await asyncio.wait_for(use(gate, Priority.NORMAL, log, "next", hold), timeout=1)
     assert log == ["next"]
+
+
+def test_an_allowance_is_shared_and_comes_back_with_time():
+    now = 100.0
+    allowance = Allowance(10.0, clock=lambda: now)
+    assert sum(allowance.take() for _ in range(1000)) == 10
+    now += 0.5
+    assert sum(allowance.take() for _ in range(1000)) == 5
+    now += 3600.0
+    assert sum(allowance.take() for _ in range(1000)) == 10

@@ -8,8 +8,9 @@ import pytest
 from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
 from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, ObjectKey, Plan
 from reasoningpool.reconcile.executor import NotLeading, Report
-from reasoningpool.reconcile.memory import Refused
+from reasoningpool.reconcile.memory import Refused, StatusSeen
 from reasoningpool.reconcile.pool_task import PoolTask, Timing, Tools
+from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import Store
 from unit.reconcile.builders import pool, stateful_set
 
@@ -259,6 +260,72 @@ async def test_without_leadership_nothing_is_told():
             await asyncio.sleep(0)
         assert world.executor.statuses == []
         assert world.events.sent == []
+
+
+def versioned(version, status):
+    return {**pool(resourceVersion=str(version)), "status": status}
+
+
+async def still():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_only_a_status_that_somebody_else_wrote_is_worth_a_cycle():
+    async with World(planner=lambda _: Plan(), live=versioned(5, {"reason": "Ok"})) as world:
+        await world.until(lambda: world.events.sent)
+        world.task.wake(urgent=True)
+        await world.until(lambda: world.kube.reads == 1)
+        await still()
+        before = world.task.cycles
+        world.task.saw_status(versioned(4, {"reason": "before"}))  # told late
+        world.task.saw_status(versioned(5, {"reason": "Ok"}))  # our own write
+        world.task.saw_status(versioned(6, {"reason": "Ok"}))  # something else of the pool
+        await still()
+        assert world.task.cycles == before
+        world.task.saw_status(versioned(7, {"reason": "theirs"}))
+        await world.until(lambda: world.task.cycles == before + 1)
+
+
+async def test_our_own_status_write_that_the_watch_shows_before_its_answer_is_no_news():
+    async with World(planner=nothing, live=versioned(5, None)) as world:
+        written = versioned(6, {"reason": "Ok"})
+
+        async def apply_status(live, status, memory):
+            world.task.saw_status(written)
+            memory.status = StatusSeen(digest(status), digest(written["status"]), 6)
+            world.executor.statuses.append(status)
+            return True
+
+        world.executor.apply_status = apply_status
+        await world.until(lambda: world.executor.statuses)
+        await still()
+        assert world.task.cycles == 1
+
+
+async def test_a_refusal_is_looked_at_when_it_is_due():
+    due = []
+
+    def planner(_snapshot):
+        for refused in world.task._memory.refused.values():
+            refused.retry_at = 0.0
+        due.append(world.task._next_look(Plan(requeue_after_seconds=30.0)))
+        return Plan()
+
+    world = World(planner=planner, script=[Report(failures=(FAILURE,))])
+    async with world:
+        await world.until(lambda: len(due) == 2)
+    assert due == [30.0, 1.0]
+
+
+async def test_what_is_worth_an_event_is_logged_once_while_it_holds(caplog):
+    caplog.set_level(logging.INFO)
+    note = EventNote(type=EventType.NORMAL, reason="RolloutStarted", message="rolling", action="Update")
+    async with World(planner=lambda _: Plan(events=(note,))) as world:
+        for number in (1, 2, 3):
+            await world.until(lambda: len(world.events.sent) == number)  # noqa: B023 - awaited at once
+            world.task.wake(urgent=True)
+    assert [record.getMessage() for record in caplog.records].count("RolloutStarted: rolling") == 1
 
 
 async def test_a_plan_may_ask_to_be_looked_at_again_soon():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reasoningpool.api import names
 from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.shape import digest, shape
 from reasoningpool.reconcile.store import PoolName, Store
@@ -60,6 +61,70 @@ def test_a_late_event_of_a_deleted_object_does_not_bring_it_back(store):
     assert store.children(POOL) == ()
 
 
+def labelled(live, version, **labels):
+    meta = {**live["metadata"], "resourceVersion": str(version)}
+    return {**live, "metadata": {**meta, "labels": {**meta["labels"], **labels}}}
+
+
+def without_pool(live, version):
+    found = labelled(live, version)
+    del found["metadata"]["labels"][names.LABEL_POOL]
+    return found
+
+
+def test_what_a_watch_calls_deleted_is_believed_again_when_something_newer_proves_it(store):
+    """A watch with a selector reports an object as deleted that has only lost its labels."""
+    live = stateful_set(version=10)
+    store.upsert(live)
+    store.remove(POOL, ObjectKey.of(live), live["metadata"]["uid"], version=12)
+    for late in (11, 12):
+        assert not store.upsert(labelled(live, late))
+    assert store.upsert(labelled(live, 13))
+    assert len(store.children(POOL)) == 1
+    assert not store.remove(POOL, ObjectKey.of(live), live["metadata"]["uid"], version=12), "told late"
+    assert len(store.children(POOL)) == 1
+
+
+def test_an_object_that_loses_its_pools_label_is_news_and_leaves_the_pool(store, told):
+    live = stateful_set(version=10)
+    store.upsert(live)
+    told.clear()
+    assert store.is_behind(without_pool(live, 11))
+    assert store.upsert(without_pool(live, 11))
+    assert store.children(POOL) == ()
+    assert told == [(POOL, "StatefulSet")]
+    assert not store.upsert(without_pool(live, 12))
+    assert store.upsert(labelled(live, 13))
+
+
+def test_an_object_that_gets_another_pools_label_changes_pools(store, told):
+    live = stateful_set(version=10)
+    store.upsert(live)
+    told.clear()
+    store.upsert(labelled(live, 11, **{names.LABEL_POOL: "q"}))
+    other = PoolName("llm", "q")
+    assert (store.children(POOL), len(store.children(other))) == ((), 1)
+    assert told == [(POOL, "StatefulSet"), (other, "StatefulSet")]
+
+
+@pytest.mark.parametrize("lost", [without_pool, labelled])
+def test_an_object_without_its_labels_that_was_read_can_be_taken_in_as_a_pools(store, lost):
+    before = stateful_set(version=10)
+    live = lost(before, 11)
+    store.remove(POOL, ObjectKey.of(live), live["metadata"]["uid"], version=11)
+    assert not store.upsert(live)
+    assert not store.upsert(before, pool=POOL)
+    assert store.upsert(live, pool=POOL)
+    assert not store.upsert(live), "the same event again"
+    assert store.record(POOL, ObjectKey.of(live)).version == 11
+
+
+def test_what_is_gone_for_good_does_not_come_back_by_a_late_read(store):
+    live = stateful_set(version=10)
+    store.remove(POOL, ObjectKey.of(live), live["metadata"]["uid"])
+    assert not store.upsert(labelled(live, 11), pool=POOL)
+
+
 def test_a_deletion_of_the_old_object_leaves_the_new_one_of_its_name(store):
     old, new = stateful_set(uid="old"), stateful_set(uid="new")
     store.upsert(old)
@@ -69,7 +134,8 @@ def test_a_deletion_of_the_old_object_leaves_the_new_one_of_its_name(store):
 
 
 def test_objects_without_a_pool_are_not_kept(store):
-    assert not store.upsert({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "namespace": "llm"}})
+    meta = {"name": "x", "namespace": "llm", "uid": "u", "resourceVersion": "1"}
+    assert not store.upsert({"apiVersion": "v1", "kind": "Service", "metadata": meta})
     assert store.count() == 0
 
 

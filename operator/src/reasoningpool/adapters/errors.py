@@ -61,6 +61,14 @@ class Permanent(KubeError):  # noqa: N818 - a kind of answer, not an error of ou
             "is immutable" in cause.message or "updates to statefulset spec" in cause.message for cause in self.causes
         )
 
+    @property
+    def invalid_fields(self) -> tuple[tuple[str, ...], ...]:
+        """Paths of the spec's fields that are invalid on the object as a whole, each up to the first list in it."""
+        if self.status != 422 or self.immutable:
+            return ()
+        paths = {tuple(cause.field.partition("[")[0].split(".")) for cause in self.causes if cause.field}
+        return tuple(sorted(path for path in paths if path[0] == "spec"))
+
 
 class NotInstalled(Permanent):
     """The cluster does not serve this kind at all."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
@@ -64,3 +65,23 @@ class Gate:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+class Allowance:
+    """So many of something per second for all who ask, at most a second's worth at once."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = per_second
+        self._clock = clock
+        self._left = per_second
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now; if so, it counts."""
+        now = self._clock()
+        self._left = min(self._rate, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 from reasoningpool.planning.types import ApplyFailure, ObjectKey, PodLog
@@ -18,22 +19,34 @@ class Applied:
     replicas: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A StatefulSet that the scale manager created whole, for the main manager to take over."""
+
+    uid: str
+    wanted: bytes
+
+
 @dataclass(slots=True)
 class Refused:
-    """An apply that was refused for good, and what would make another try worthwhile."""
+    """An apply that was refused, and what would make another try worthwhile."""
 
     wanted: bytes
     shape: bytes | None
     failure: ApplyFailure
     retry_at: float
+    tries: int = 1
+    # The refused object that this one waits for; without it there is nothing to try.
+    cause: ObjectKey | None = None
 
 
 @dataclass(slots=True)
 class StatusSeen:
-    """The status we wanted and what the API server made of it."""
+    """The status we wanted, what the API server made of it, and the pool's resourceVersion then."""
 
     wanted: bytes
     live: bytes
+    version: int
 
 
 @dataclass(slots=True)
@@ -53,17 +66,24 @@ class PoolMemory:
 
     applied: dict[ObjectKey, Applied] = field(default_factory=dict)
     refused: dict[ObjectKey, Refused] = field(default_factory=dict)
+    begun: dict[ObjectKey, Begun] = field(default_factory=dict)
     status: StatusSeen | None = None
     logs: dict[str, LogRead] = field(default_factory=dict)
     generation: int = 0
+    # Of a delay; differs from pool to pool so that they do not all try at once, and not from object to object.
+    haste: float = field(default_factory=lambda: random.uniform(0.8, 1.0))
 
     def failures(self) -> tuple[ApplyFailure, ...]:
-        """The refusals that still stand, in a stable order."""
-        return tuple(self.refused[key].failure for key in sorted(self.refused))
+        """The refusals that still stand: causes before what waits for them, otherwise in a stable order."""
+        order = sorted(self.refused, key=lambda key: (self.refused[key].cause is not None, key))
+        return tuple(self.refused[key].failure for key in order)
+
+    def next_retry(self) -> float | None:
+        """When the first refusal is due for another try, on the monotonic clock."""
+        return min((refused.retry_at for refused in self.refused.values() if refused.cause is None), default=None)
 
     def keep_only(self, wanted: set[ObjectKey]) -> None:
         """Forget what the plan no longer contains."""
-        for key in self.applied.keys() - wanted:
-            del self.applied[key]
-        for key in self.refused.keys() - wanted:
-            del self.refused[key]
+        for known in (self.applied, self.refused, self.begun):
+            for key in known.keys() - wanted:
+                del known[key]

@@ -21,7 +21,7 @@ from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.planning.types import Manifest, ObjectKey
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of
+from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
 
 log = logging.getLogger(__name__)
 
@@ -125,18 +125,11 @@ class Observer:
                 in_scope = scope is None or key.namespace == scope
                 if in_scope and record.uid not in uids and record.version <= version:
                     drift.ghosts += 1
-                    self._store.remove(pool, key, record.uid)
-            behind = [item for item in listed if self._is_behind(item)]
+                    self._store.remove(pool, key, record.uid, version=version)
+            behind = [item for item in listed if self._store.is_behind(item)]
             if behind:
                 await asyncio.sleep(self._lag)
-                await self._catch_up([item for item in behind if self._is_behind(item)], drift)
-
-    def _is_behind(self, item: Manifest) -> bool:
-        pool = pool_of(item)
-        if pool is None:
-            return False
-        record = self._store.record(pool, ObjectKey.of(item))
-        return record is None or record.version < int(item["metadata"]["resourceVersion"])
+                await self._catch_up([item for item in behind if self._store.is_behind(item)], drift)
 
     async def _catch_up(self, behind: Iterable[Manifest], drift: Drift) -> None:
         for item in behind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -15,12 +16,23 @@ from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotIns
 from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.planning.types import ApplyFailure, EventNote, LogWanted, Manifest, ObjectKey, Plan, PodLog, Snapshot
+from reasoningpool.planning.types import (
+    ApplyFailure,
+    EventNote,
+    EventType,
+    LogWanted,
+    Manifest,
+    ObjectKey,
+    Plan,
+    PodLog,
+    Snapshot,
+)
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor, NotLeading
-from reasoningpool.reconcile.memory import LogRead, PoolMemory
+from reasoningpool.reconcile.memory import LogRead, PoolMemory, StatusSeen
 from reasoningpool.reconcile.refusals import Refusals
-from reasoningpool.reconcile.store import PoolName, Store, pack, unpack
+from reasoningpool.reconcile.shape import digest
+from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +41,7 @@ _LOG_BYTES: Final = 16_384
 # A crash-looping container writes a new log at every restart; reading each of them says nothing new.
 _LOG_AGAIN_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 60.0
+_SOONEST_RETRY_SECONDS: Final = 1.0
 _CYCLES_AT_ONCE: Final = 32
 
 
@@ -91,6 +104,10 @@ class PoolTask:
         # The first cycle works on what the list or the watch has just brought; all others read.
         self._first: tuple[bytes, float] | None = (pack(pool), time.monotonic())
         self._notes: tuple[EventNote, ...] = ()
+        self._logged: frozenset[EventNote] = frozenset()
+        # resourceVersion and digest of the status that the watch showed last.
+        self._status_seen: tuple[int, bytes] | None = None
+        self._writes_status = False
         self._tools = tools
         self._memory = PoolMemory()
         self._refusals = Refusals(tools.kube)
@@ -106,8 +123,23 @@ class PoolTask:
         self._urgent = self._urgent or urgent
         self._wake.set()
 
+    def saw_status(self, pool: Mapping[str, Any]) -> None:
+        """The watch shows the pool, which but for its status is as it was; wakes if the status is not our last one."""
+        self._status_seen = (version_of(pool), digest(pool.get("status")))
+        self._check_status()
+
+    def _check_status(self) -> None:
+        ours, seen = self._memory.status, self._status_seen
+        if ours is None or seen is None or self._writes_status:
+            return
+        version, status = seen
+        if version > ours.version and status != ours.live:
+            self._log.info("the status was changed by somebody else")
+            self.wake(urgent=False)
+
     async def run(self) -> None:
         """Cycle until the pool is gone."""
+        self._log.info("looking after this pool")
         while True:
             self._wake.clear()
             self._changed, self._urgent = self._urgent, False
@@ -129,6 +161,7 @@ class PoolTask:
                 self._log.exception("reconciling failed unexpectedly; next try in %.0f s", delay)
                 await self._tell_status(type(error).__name__)
             await self._sleep(delay)
+        self._log.info("the pool is gone; its objects go with it")
         self._tools.events.forget(self.uid)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -206,8 +239,8 @@ class PoolTask:
             notes += tuple(note for note in plan.events if note not in notes)
             if (planned.applies, planned.prunes) != (plan.applies, plan.prunes):
                 self.wake(urgent=False)
-        if plan.status is not None:
-            await tools.executor.apply_status(pool, plan.status, memory)
+        await self._apply_status(pool, plan.status)
+        self._log_notes(notes)
         await self._send_events(pool, notes)
         if report.transient:
             for error in report.transient[1:]:
@@ -226,14 +259,40 @@ class PoolTask:
             snapshot = self._snapshot(pool)
             return snapshot.failures, self._tools.planner(snapshot, now=datetime.now(UTC))
 
+    async def _apply_status(self, pool: Manifest, status: Manifest | None) -> None:
+        """Apply it, None if it is there already; what the watch shows meanwhile may be this very write."""
+        self._writes_status = True
+        try:
+            if status is not None:
+                await self._tools.executor.apply_status(pool, status, self._memory)
+            else:
+                live = digest(pool.get("status"))
+                self._memory.status = StatusSeen(live, live, version_of(pool))
+        finally:
+            self._writes_status = False
+        self._check_status()
+
+    def _log_notes(self, notes: tuple[EventNote, ...]) -> None:
+        """What is worth an event is worth a line, once for as long as it holds."""
+        for note in notes:
+            if note not in self._logged:
+                level = logging.INFO if note.type is EventType.NORMAL else logging.WARNING
+                self._log.log(level, "%s: %s", note.reason, note.message)
+        self._logged = frozenset(notes)
+
     async def _send_events(self, pool: Manifest, notes: tuple[EventNote, ...]) -> None:
         if self._tools.may_write():
             await self._tools.events.send(pool, notes)
 
     def _next_look(self, plan: Plan) -> float:
         resync = self._tools.timing.resync * random.uniform(0.8, 1.2)
-        resync = min(resync, self._refusals.due_in())
-        return resync if plan.requeue_after_seconds is None else min(resync, plan.requeue_after_seconds)
+        retry = self._memory.next_retry()
+        return min(
+            resync,
+            self._refusals.due_in(),
+            math.inf if plan.requeue_after_seconds is None else plan.requeue_after_seconds,
+            math.inf if retry is None else max(_SOONEST_RETRY_SECONDS, retry - time.monotonic()),
+        )
 
     async def _read(self) -> Manifest:
         pool = await self._get()
@@ -312,8 +371,7 @@ class PoolTask:
             pool = await self._read()
             snapshot = self._snapshot(pool)
             plan = tools.plan_failure(snapshot, error, now=datetime.now(UTC))
-            if plan.status is not None:
-                await tools.executor.apply_status(pool, plan.status, self._memory)
+            await self._apply_status(pool, plan.status)
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:
             self._log.debug("the failure could not be put into the status: %r", also)

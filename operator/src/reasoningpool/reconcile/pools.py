@@ -42,11 +42,12 @@ class Pools:
         name = PoolName(meta["namespace"], meta["name"])
         current = self._tasks.get(name)
         if current is not None and current[0].uid == meta["uid"]:
-            # Our own status write comes back as an event; only what a user can change is worth a cycle.
             now = shape(pool)
             if self._shapes.get(name) != now:
                 self._shapes[name] = now
                 current[0].wake(urgent=True)
+            else:  # our own status write that comes back, or somebody's edit of the status
+                current[0].saw_status(pool)
             return
         if meta.get("deletionTimestamp"):
             return

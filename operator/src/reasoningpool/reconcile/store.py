@@ -7,6 +7,7 @@ pools have some ten thousand of them.
 from __future__ import annotations
 
 import json
+import math
 import time
 import zlib
 from collections import OrderedDict
@@ -16,12 +17,14 @@ from typing import Any, Final, NamedTuple
 
 from reasoningpool.api import names
 from reasoningpool.planning.types import OWNED_KINDS, Manifest, ObjectKey
+from reasoningpool.reconcile.ownership import is_entangled
 from reasoningpool.reconcile.shape import shape
 
 POD: Final = ("v1", "Pod")
 WATCHED_KINDS: Final = (*((api_version, kind) for api_version, kind, _ in OWNED_KINDS), POD)
 
-# An answer to an apply may arrive after the watch has already said that the object is gone.
+# An answer to an apply may arrive after the watch has already said that the object is gone. What is newer than the
+# event that said so proves the contrary: a watch with a selector reports an object that lost its labels as deleted.
 _REMEMBER_DELETED: Final = 4096
 _REMEMBER_DELETED_SECONDS: Final = 120.0
 
@@ -34,6 +37,12 @@ class PoolName(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Tombstone:
+    version: float
+    at: float
+
+
+@dataclass(slots=True)
 class Record:
     """What is kept of one object."""
 
@@ -42,6 +51,8 @@ class Record:
     shape: bytes
     replicas: int | None
     deleting: bool
+    # See ownership.is_entangled.
+    entangled: bool
     packed: bytes
     seen_at: float
 
@@ -55,55 +66,79 @@ class Store:
 
     def __init__(self, on_change: Callable[[PoolName, str], None] | None = None) -> None:
         self._pools: dict[PoolName, dict[ObjectKey, Record]] = {}
-        self._deleted: OrderedDict[str, float] = OrderedDict()
+        self._homes: dict[ObjectKey, PoolName] = {}
+        self._deleted: OrderedDict[str, _Tombstone] = OrderedDict()
         self._on_change = on_change or (lambda _pool, _kind: None)
         self.synced = False
 
-    def upsert(self, live: Mapping[str, Any], *, notify: bool = True) -> bool:
+    def upsert(self, live: Mapping[str, Any], *, notify: bool = True, pool: PoolName | None = None) -> bool:
         """Take in an object as seen; False when it was known already, is older than what is known, or not ours.
 
-        `notify=False` is for the answers to our own applies, which are no news to the pool that sent them.
+        `notify=False` is for the answers to our own applies, which are no news to the pool that sent them. `pool` is
+        for an object that was read and is known to be that pool's, whatever labels it has lost.
         """
-        pool = pool_of(live)
-        if pool is None:
-            return False
-        meta = live["metadata"]
-        key, uid, version = ObjectKey.of(live), meta["uid"], _version(meta)
-        known = self._pools.get(pool, {}).get(key)
+        read, pool, meta = pool is not None, pool or pool_of(live), live["metadata"]
+        key, uid, version = ObjectKey.of(live), meta["uid"], version_of(live)
+        home = self._homes.get(key)
+        known = None if home is None else self._pools[home][key]
         if known is not None and version <= known.version:
             return False
-        if uid in self._deleted:
+        grave = self._deleted.get(uid)
+        # What is still there at the very version of the event has only lost its labels.
+        if grave is not None and (version < grave.version or (version == grave.version and not read)):
             return False
+        if home is not None and home != pool:
+            self._forget(home, key)  # somebody took its label off, or gave it another
+        if pool is None:
+            return home is not None
+        self._deleted.pop(uid, None)
         record = Record(
             uid=uid,
             version=version,
             shape=shape(live),
             replicas=(live.get("spec") or {}).get("replicas") if key.kind == "StatefulSet" else None,
             deleting=bool(meta.get("deletionTimestamp")),
+            entangled=key.kind == "StatefulSet" and is_entangled(live),
             packed=pack(live),
             seen_at=time.monotonic(),
         )
         self._pools.setdefault(pool, {})[key] = record
+        self._homes[key] = pool
         if notify:
             self._on_change(pool, key.kind)
         return True
 
-    def remove(self, pool: PoolName, key: ObjectKey, uid: str) -> bool:
-        """Forget an object that is gone; an object of the same name with another uid stays."""
-        self._remember_deleted(uid)
-        objects = self._pools.get(pool, {})
-        known = objects.get(key)
-        if known is None or known.uid != uid:
+    def remove(self, pool: PoolName, key: ObjectKey, uid: str, *, version: int | None = None) -> bool:
+        """Forget an object that is gone; an object of the same name with another uid stays.
+
+        `version` is the resourceVersion at which it was seen to be gone from what is selected; something newer with
+        its uid is believed again. None: it is gone for good.
+        """
+        self._remember_deleted(uid, math.inf if version is None else version)
+        known = self._pools.get(pool, {}).get(key)
+        if known is None or known.uid != uid or (version is not None and version < known.version):
             return False
-        del objects[key]
+        self._forget(pool, key)
+        return True
+
+    def _forget(self, pool: PoolName, key: ObjectKey) -> None:
+        objects = self._pools[pool]
+        del objects[key], self._homes[key]
         if not objects:
             del self._pools[pool]
         self._on_change(pool, key.kind)
-        return True
 
     def record(self, pool: PoolName, key: ObjectKey) -> Record | None:
         """What is known of one object."""
         return self._pools.get(pool, {}).get(key)
+
+    def is_behind(self, live: Mapping[str, Any]) -> bool:
+        """Whether this object, of which the metadata is enough, is newer than what is known of it."""
+        key, version = ObjectKey.of(live), version_of(live)
+        home = self._homes.get(key)
+        if home is None:
+            return pool_of(live) is not None
+        return self._pools[home][key].version < version
 
     def children(self, pool: PoolName) -> tuple[Manifest, ...]:
         """Every object of the pool but its pods, in a stable order."""
@@ -128,12 +163,13 @@ class Store:
         objects = self._pools.get(pool, {})
         return (objects[key].manifest() for key in sorted(objects) if (key.kind == POD[1]) is pods)
 
-    def _remember_deleted(self, uid: str) -> None:
+    def _remember_deleted(self, uid: str, version: float) -> None:
         now = time.monotonic()
-        self._deleted[uid] = now
+        known = self._deleted.pop(uid, None)
+        self._deleted[uid] = _Tombstone(version if known is None else max(version, known.version), now)
         while self._deleted:
             oldest = next(iter(self._deleted))
-            if len(self._deleted) <= _REMEMBER_DELETED and now - self._deleted[oldest] < _REMEMBER_DELETED_SECONDS:
+            if len(self._deleted) <= _REMEMBER_DELETED and now - self._deleted[oldest].at < _REMEMBER_DELETED_SECONDS:
                 break
             del self._deleted[oldest]
 
@@ -150,10 +186,11 @@ def is_watched(key: ObjectKey) -> bool:
     return (key.api_version, key.kind) in WATCHED_KINDS
 
 
-def _version(meta: Mapping[str, Any]) -> int:
-    # Resource versions are decimal numbers that grow (promised by Kubernetes since 1.35, true of etcd ever since).
+def version_of(live: Mapping[str, Any]) -> int:
+    """An object's resourceVersion as a number that grows."""
+    # They are decimal numbers (promised by Kubernetes since 1.35, true of etcd ever since).
     try:
-        return int(meta.get("resourceVersion") or 0)
+        return int(live["metadata"].get("resourceVersion") or 0)
     except ValueError:
         return time.monotonic_ns()
 

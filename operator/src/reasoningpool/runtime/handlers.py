@@ -19,7 +19,7 @@ from reasoningpool.api import names
 from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.observer import SELECTOR
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of
+from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of, version_of
 from reasoningpool.runtime.heartbeat import Heartbeats
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Watcher:
         if what != "DELETED":
             self._store.upsert(child)
         elif (pool := pool_of(child)) is not None:
-            self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"])
+            self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"], version=version_of(child))
 
 
 def _settings(silence: float) -> kopf.OperatorSettings:
