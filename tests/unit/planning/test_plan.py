@@ -255,6 +255,25 @@ def test_permanent_apply_error_is_told_in_status() -> None:
     assert "exceeded quota" in ready["message"]
 
 
+def test_every_refused_object_is_named_and_the_cause_first() -> None:
+    world = World(pool())
+    account = ObjectKey("v1", "ServiceAccount", "default", "p-engine")
+    engines = ObjectKey("apps/v1", "StatefulSet", "default", "p-reasoning")
+    service = ObjectKey("v1", "Service", "default", "p-reasoning")
+    world.failures = (
+        ApplyFailure(key=account, message="exists already"),
+        ApplyFailure(key=service, message="x" * 2000),
+        ApplyFailure(key=engines, message="waits for ServiceAccount p-engine"),
+        ApplyFailure(key=ObjectKey("v1", "Service", "default", "p-other"), message="of another tier"),
+    )
+    world.step()
+    message = condition(world.pool["status"])["message"]
+    assert "tier reasoning: ServiceAccount p-engine: exists already; Service p-reasoning: xxx" in message
+    assert message.endswith("StatefulSet p-reasoning: waits for ServiceAccount p-engine")
+    assert "p-other" not in message
+    assert len(message) < 1000
+
+
 def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:
     world = ready_world()
     done = plan_failure(world.snapshot(), "KeyError", now=NOW)
