@@ -31,7 +31,7 @@ def pod_deletions(outcomes: tuple[TierOutcome, ...], snapshot: Snapshot) -> tupl
     """The pods to delete now; none of a tier whose pod template is about to change."""
     found: list[PodDeletion] = []
     for outcome in outcomes:
-        if outcome.stateful_set is None or outcome.live.stateful_set is None or outcome.change is not None:
+        if outcome.live.stateful_set is None or outcome.change is not None:
             continue
         lacking = _lacking_claims(outcome.live)
         for pod in _stuck(outcome.live):

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
+from reasoningpool.planning.apply_failures import refused_of_tier
 from reasoningpool.planning.conditions import timestamp
 from reasoningpool.planning.diagnosis import Diagnosis, diagnose, diagnose_leaving, last_failure
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.outcome import TierOutcome, fit_message
 from reasoningpool.planning.refusal import telling_refusal
-from reasoningpool.planning.refusals import refused_of_tier
+
 from reasoningpool.planning.types import RefusalsWanted, Snapshot
 from reasoningpool.sizing import DoesNotFit, SizingPlan
 

@@ -20,26 +20,21 @@ from reasoningpool.planning.types import (
     ApplyFailure,
     EventNote,
     EventType,
-    LogWanted,
     Manifest,
     ObjectKey,
     Plan,
-    PodLog,
     Snapshot,
 )
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor, NotLeading
-from reasoningpool.reconcile.memory import LogRead, PoolMemory, StatusSeen
+from reasoningpool.reconcile.memory import PoolMemory, StatusSeen
+from reasoningpool.reconcile.pod_logs import read_logs
 from reasoningpool.reconcile.refusals import Refusals
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of
 
 log = logging.getLogger(__name__)
 
-_LOG_LINES: Final = 60
-_LOG_BYTES: Final = 16_384
-# A crash-looping container writes a new log at every restart; reading each of them says nothing new.
-_LOG_AGAIN_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 60.0
 _SOONEST_RETRY_SECONDS: Final = 1.0
 _CYCLES_AT_ONCE: Final = 32
@@ -230,7 +225,7 @@ class PoolTask:
         if not report.complete:
             self._notes = notes
             return 0.0
-        news = await self._read_logs(plan.logs_wanted)
+        news = await read_logs(tools.kube, tools.store, self.name, memory, plan.logs_wanted)
         news = await self._refusals.read(plan.refusals_wanted) or news
         if news or report.failures != failures:
             # Status should tell of what this very cycle found out.
@@ -324,45 +319,6 @@ class PoolTask:
             failures=self._memory.failures(),
             refusals=self._refusals.known(),
         )
-
-    async def _read_logs(self, wanted: tuple[LogWanted, ...]) -> bool:
-        """Read the log ends that planning asks for; True when one of them is news."""
-        memory, news = self._memory, False
-        for uid, read in tuple(memory.logs.items()):
-            if self._is_outdated(read):
-                del memory.logs[uid]
-        for item in wanted:
-            known = memory.logs.get(item.pod_uid)
-            if known is not None and (known.log.container, known.log.previous) == (item.container, item.previous):
-                continue
-            pod = ObjectKey("v1", "Pod", item.namespace, item.pod)
-            record = self._tools.store.record(self.name, pod)
-            text = await self._log_end(item)
-            log_end = PodLog(container=item.container, previous=item.previous, text=text)
-            news = news or known is None or known.log != log_end
-            version = record.version if record is not None else 0
-            memory.logs[item.pod_uid] = LogRead(pod, item.pod_uid, version, time.monotonic(), log_end)
-        return news
-
-    def _is_outdated(self, read: LogRead) -> bool:
-        record = self._tools.store.record(self.name, read.pod)
-        if record is None or record.uid != read.uid:
-            return True
-        return record.version != read.pod_version and time.monotonic() - read.at >= _LOG_AGAIN_SECONDS
-
-    async def _log_end(self, item: LogWanted) -> str:
-        try:
-            return await self._tools.kube.pod_log(
-                item.namespace,
-                item.pod,
-                item.container,
-                previous=item.previous,
-                lines=_LOG_LINES,
-                limit_bytes=_LOG_BYTES,
-            )
-        except KubeError as error:  # a container that never ran has no log, and that is no fault of ours
-            self._log.debug("no log of %s/%s: %s", item.pod, item.container, error.message)
-            return ""
 
     async def _tell_status(self, error: str) -> None:
         """Put an exception of ours into the status, as far as that works."""
