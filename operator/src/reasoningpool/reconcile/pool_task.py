@@ -133,8 +133,14 @@ class PoolTask:
             self.wake(urgent=False)
 
     async def run(self) -> None:
-        """Cycle until the pool is gone."""
+        """Cycle until the pool is gone, or this is cancelled."""
         self._log.info("looking after this pool")
+        try:
+            await self._cycle_until_gone()
+        finally:
+            self._tools.events.forget(self.uid)
+
+    async def _cycle_until_gone(self) -> None:
         while True:
             self._wake.clear()
             self._changed, self._urgent = self._urgent, False
@@ -144,7 +150,8 @@ class PoolTask:
                     delay = await self._cycle(priority)
                 self._errors = 0
             except (Gone, NotFound):
-                break
+                self._log.info("the pool is gone")
+                return
             except NotLeading:
                 self._log.debug("not leading any more; nothing is written")
                 delay = self._tools.timing.resync
@@ -156,8 +163,6 @@ class PoolTask:
                 self._log.exception("reconciling failed unexpectedly; next try in %.0f s", delay)
                 await self._tell_status(type(error).__name__)
             await self._sleep(delay)
-        self._log.info("the pool is gone; its objects go with it")
-        self._tools.events.forget(self.uid)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class Pools:
         """A pool was deleted."""
         current = self._tasks.get(name)
         if current is not None and current[0].uid == uid:
+            log.info("the pool is gone", extra={"pool_namespace": name.namespace, "pool": name.name})
             current[1].cancel()
 
     def wake(self, name: PoolName, *, urgent: bool = False) -> None:
