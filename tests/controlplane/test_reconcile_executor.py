@@ -288,11 +288,12 @@ def watched(world: Parts, edited, lost) -> None:
     world.store.remove(world.name, ObjectKey.of(edited), edited["metadata"]["uid"], version=version)
 
 
-async def test_a_set_that_lost_its_labels_is_planned_by_its_live_template_before_it_is_applied(world):
-    await settled(world, engines(world, 2))
+@pytest.mark.parametrize("number", [None, 1, 2])
+async def test_a_set_that_lost_its_labels_is_planned_by_its_live_template_before_it_is_applied(world, number):
+    await settled(world, engines(world, number))
     watched(world, world.cluster.patch("StatefulSet", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}}), [])
     # What a newer operator renders for a StatefulSet of which it sees nothing.
-    await world.carry_out(engines(world, 2, image="engine:2"))
+    await world.carry_out(engines(world, number, image="engine:2"))
     assert live(world)["spec"]["template"]["spec"]["containers"][0]["image"] == "engine:1"
     assert [child["kind"] for child in world.store.children(world.name)] == ["StatefulSet"]
 
