@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.pools import changed, pool, tier
@@ -141,6 +141,7 @@ def test_nothing_is_deleted_while_the_template_is_about_to_change() -> None:
     assert deletions(made) == []
 
 
+@settings(deadline=None, max_examples=50)
 @given(data=st.data(), replicas=st.integers(1, 6), most=st.integers(1, 4))
 def test_replacing_comes_to_an_end_and_takes_no_more_replicas_than_allowed(
     data: st.DataObject, replicas: int, most: int

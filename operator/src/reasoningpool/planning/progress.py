@@ -19,7 +19,6 @@ from reasoningpool.planning.diagnosis import Diagnosis, diagnose, diagnose_leavi
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.outcome import TierOutcome, fit_message
 from reasoningpool.planning.refusal import telling_refusal
-
 from reasoningpool.planning.types import RefusalsWanted, Snapshot
 from reasoningpool.sizing import DoesNotFit, SizingPlan
 
@@ -42,8 +41,8 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
     if isinstance(outcome.sizing, DoesNotFit):
         return TierState(Reason.DOES_NOT_FIT, f"tier {name}: {fit_message(outcome.sizing)}; {_left_as_it_is(live)}")
     keys = {(m["kind"], m["metadata"]["name"]) for m in outcome.manifests}
-    if refused := refused_of_tier(snapshot.failures, keys):
-        return TierState(Reason.APPLY_FAILED, f"tier {name}: {refused}")
+    if failures := refused_of_tier(snapshot.failures, keys):
+        return TierState(Reason.APPLY_FAILED, f"tier {name}: {failures}")
     if live.stateful_set is None:
         if suspended:
             return TierState(Reason.SUSPENDED, f"tier {name}: nothing is created while spec.suspend is true")
