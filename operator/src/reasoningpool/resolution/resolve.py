@@ -19,6 +19,7 @@ from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
 
+_EXPERT_PARALLEL: Final = frozenset({"--enable-expert-parallel", "-ep"})
 _DEV_MODE: Final = "VLLM_SERVER_DEV_MODE"
 
 
@@ -114,6 +115,7 @@ def _sizing_input(
         time_per_output_token_ms=objectives.time_per_output_token_milliseconds if objectives else None,
         load_bandwidth_bytes_per_s=None if bandwidth is None else parse_quantity(bandwidth),
         pre_stop_seconds=defaults.PRE_STOP_SECONDS if pre_stop is None else pre_stop,
+        expert_parallel=any(argument.replace("_", "-") in _EXPERT_PARALLEL for argument in engine.extra_args),
     )
 
 
