@@ -22,6 +22,7 @@ from reasoningpool.sizing import (
     plan,
     valid_tensor_parallel_sizes,
 )
+from reasoningpool.sizing.sharding import check_shards
 
 GIB = 1 << 30
 LAW = settings(max_examples=80, deadline=None, derandomize=True, database=None)
@@ -38,6 +39,15 @@ GEOMETRIES = {
         "Qwen/Qwen3.5-27B-FP8",
     )
 }
+
+
+def suits(geometry: Geometry, ranks: int) -> bool:
+    """Whether the quantized weights can be cut for so many ranks."""
+    try:
+        check_shards(geometry, ranks)
+    except SizingError:
+        return False
+    return True
 
 
 @st.composite
@@ -68,7 +78,7 @@ def efforts(draw: st.DrawFn, *, distributed: bool = True, largest: int = 15_000)
 @st.composite
 def inputs(draw: st.DrawFn, *, tiers: st.SearchStrategy[tuple[Effort, ...]] | None = None) -> SizingInput:
     geometry = GEOMETRIES[draw(st.sampled_from(sorted(GEOMETRIES)))]
-    ranks = [n for n in (1, 2, 4, 8) if geometry.num_attention_heads % n == 0]
+    ranks = [n for n in (1, 2, 4, 8) if geometry.num_attention_heads % n == 0 and suits(geometry, n)]
     return SizingInput(
         accelerator=AcceleratorFacts(
             product="custom",

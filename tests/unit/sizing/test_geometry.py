@@ -207,3 +207,56 @@ def test_an_unknown_quantization_lists_the_known_ones() -> None:
 )
 def test_valid_tensor_parallel_sizes(heads: int, up_to: int, expected: tuple[int, ...]) -> None:
     assert valid_tensor_parallel_sizes(heads, up_to) == expected
+
+
+HYBRID = {"num_key_value_heads": 2, "ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 16}
+MAMBA = {"mamba_d_state": 16, "mamba_n_heads": 8, "mamba_expand": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "full", "sliding", "state", "total"),
+    [
+        ({**HYBRID, "hybrid_override_pattern": "M-M*E"}, 1, 0, 2, 5),
+        ({**MAMBA, "layer_types": ["mamba", "mamba", "attention", "mamba"]}, 1, 0, 3, 4),
+        ({**MAMBA, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]}, 2, 0, 4, 4),
+        ({**MAMBA, "attn_layer_indices": [1, 2]}, 2, 0, 2, 4),
+        ({**MAMBA, "attn_layer_period": 2, "attn_layer_offset": 1}, 2, 0, 2, 4),
+        ({**MAMBA, "model_type": "falcon_h1"}, 4, 0, 4, 4),
+        ({"conv_L_cache": 3, "layer_types": ["conv", "conv", "full_attention", "conv"]}, 1, 0, 3, 4),
+        ({"sliding_window": 64, "sliding_window_pattern": "LLG", "model_type": "exaone4"}, 2, 2, 0, 4),
+        ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 2}, 2, 2, 0, 4),
+        (
+            {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 2,
+             "num_kv_shared_layers": 2}, 1, 1, 0, 4,
+        ),
+    ],
+)  # fmt: skip
+def test_hybrid_layers_are_read_from_every_familys_keys(
+    changes: dict[str, Any], full: int, sliding: int, state: int, total: int
+) -> None:
+    found = Geometry.from_config(dense_config(**changes))
+    assert (found.full_layers, found.sliding_layers, found.state_layers) == (full, sliding, state)
+    assert found.num_layers == total
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"hybrid_override_pattern": "MXM*"}, "hybrid_override_pattern"),
+        ({"hybrid_override_pattern": ""}, "hybrid_override_pattern"),
+        ({"hybrid_override_pattern": 7}, "hybrid_override_pattern"),
+        ({**HYBRID, "hybrid_override_pattern": "MM-"}, "hybrid_override_pattern"),
+        ({"layer_types": ["mamba", "attention"] * 2}, "linear_num_key_heads"),
+        ({**MAMBA, "attn_layer_indices": [0, -1]}, "attn_layer_indices"),
+        ({**MAMBA, "mamba_d_head": 7, "attn_layer_indices": [0]}, "mamba_d_head"),
+        ({**MAMBA, "mamba_ssm_dtype": "float8", "attn_layer_indices": [0]}, "mamba_ssm_dtype"),
+        ({"conv_L_cache": 3, "conv_dim": 64, "layer_types": ["conv", "full_attention"] * 2}, "conv_dim"),
+        ({"num_kv_shared_layers": 4, "sliding_window": 64}, "num_kv_shared_layers"),
+        ({"num_global_key_value_heads": 3}, "num_global_key_value_heads"),
+        ({"model_type": "cohere2", "sliding_window_pattern": -2, "sliding_window": 64}, "sliding_window_pattern"),
+    ],
+)
+def test_hybrids_that_do_not_add_up_are_answered_with_their_key(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(GeometryError) as caught:
+        Geometry.from_config(dense_config(**changes))
+    assert caught.value.field == key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
@@ -19,6 +20,8 @@ from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine
 from reasoningpool.resolution.written import written_path
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
+
+_EXPERT_PARALLEL: Final = frozenset({"--enable-expert-parallel", "-ep"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,7 @@ def _sizing_input(
         time_per_output_token_ms=objectives.time_per_output_token_milliseconds if objectives else None,
         load_bandwidth_bytes_per_s=None if bandwidth is None else parse_quantity(bandwidth),
         pre_stop_seconds=defaults.PRE_STOP_SECONDS if pre_stop is None else pre_stop,
+        expert_parallel=any(argument.replace("_", "-") in _EXPERT_PARALLEL for argument in engine.extra_args),
     )
 
 

@@ -198,12 +198,19 @@ def kv_layout(
         sliding_window=geometry.sliding_window or 0 if sliding else 0,
         sliding_block_size=sliding[0].block_size if sliding else 0,
         state_groups=sum(group.kind is CacheKind.STATE for group in groups),
-        state_blocks=((2 if prefix_caching else 1) + speculative_tokens) if geometry.state_layers else 0,
+        state_blocks=_state_blocks(geometry, speculative_tokens, prefix_caching=prefix_caching),
         # The pipeline is kept full by one batch per stage, asynchronous scheduling adds one.
         batches_in_flight=pipeline_parallel + (0 if is_cpu else BATCHES_IN_FLIGHT - 1),
         context_parallel=context_parallel,
         other_full=tuple(others.items()),
     )
+
+
+def _state_blocks(geometry: Geometry, speculative_tokens: int, *, prefix_caching: bool) -> int:
+    """Blocks of one state group that a request holds (`MambaSpec.max_memory_usage_bytes`)."""
+    if geometry.state is None:
+        return 0
+    return (2 + geometry.state.checkpoint_blocks if prefix_caching else 1) + speculative_tokens
 
 
 def _token_bytes(full: list[Group], stages: tuple[range, ...]) -> int:

@@ -10,17 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reasoningpool.sizing.config_reader import ConfigReader
+from reasoningpool.sizing.integers import round_up
 from reasoningpool.sizing.layers import AttentionShape, LayerKind
 from reasoningpool.sizing.matrices import Kind, Matrix, Split
 from reasoningpool.sizing.quantization import Quantization, ignored_layers
 from reasoningpool.sizing.state_parameters import state_matrices
 from reasoningpool.sizing.weights import WeightCounts
+from reasoningpool.sizing.zamba_parameters import zamba_matrices
 
 _EXPERT_KEYS: Final = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _UNGATED: Final = frozenset(
     {"opt", "gpt2", "gpt_neox", "gpt_bigcode", "gptj", "falcon", "phi", "starcoder2", "nemotron", "nemotron_h", "mpt"}
 )
+_ONE_NORM: Final = frozenset({"nemotron_h", "cohere", "cohere2", "zamba2"})
+_QK_NORMS: Final = ("qwen3", "gemma3", "gemma4", "exaone4", "lfm2")
 _FOUR_NORMS: Final = ("gemma2", "gemma3", "gemma4")
+_ROUTING_BIAS: Final = frozenset({"nemotron_h", "glm4_moe", "glm4_moe_lite"})
 _NO_ROTARY: Final = frozenset({"opt", "gpt2", "gpt_bigcode", "nemotron_h", "jamba", "mpt"})
 _OUTPUT_BIAS: Final = frozenset({"gpt_oss", "opt", "gpt2", "gpt_neox", "starcoder2", "phi"})
 
@@ -52,6 +57,10 @@ def count_parameters(reader: ConfigReader, dimensions: Dimensions, scheme: Quant
         found += _placed(_grouped_attention(reader, dimensions, dimensions.sliding), sliding, scheme)
     found += _placed(state_matrices(reader, dimensions.hidden) if state else (), state, scheme)
     found += _feed_forward(reader, dimensions, scheme)
+    if reader.text("model_type") == "zamba2":
+        shared = [matrix for matrix in found if matrix.name.startswith(("self_attn.", "mlp."))]
+        own = [matrix for matrix in found if matrix not in shared]
+        found = own + zamba_matrices(reader, dimensions.hidden, shared, len(full))
     found += _norms(reader, dimensions)
     found += _tables(reader, dimensions)
     experts = expert_count(reader)
@@ -142,7 +151,7 @@ def _grouped_attention(reader: ConfigReader, dimensions: Dimensions, shape: Atte
         found.append(small("self_attn.sinks", heads, split=Split.ROWS))
     if reader.text("qk_norm_type") == "per_layer":
         found.append(small("self_attn.qk_norm", (heads + shape.kv_heads) * shape.head_dim, split=Split.ROWS))
-    elif family.startswith(("qwen3", "gemma3", "gemma4", "exaone4")) or reader.flag("use_qk_norm", default=False):
+    elif family.startswith(_QK_NORMS) or reader.flag("use_qk_norm", default=False):
         found.append(small("self_attn.qk_norm", 2 * shape.head_dim))
     return found
 
@@ -186,7 +195,7 @@ def _indexer(reader: ConfigReader, hidden: int, query_rank: int) -> list[Matrix]
 def _norms(reader: ConfigReader, dimensions: Dimensions) -> list[Matrix]:
     """Two norms a layer (one where a layer is a mixer or a feed-forward alone, four in Gemma), one at the end."""
     family = reader.text("model_type")
-    each = 4 if family.startswith(_FOUR_NORMS) else 1 if family in ("nemotron_h", "cohere", "cohere2") else 2
+    each = 4 if family.startswith(_FOUR_NORMS) else 1 if family in _ONE_NORM else 2
     hidden = dimensions.hidden
     return [small("norms", each * hidden, layers=len(dimensions.kinds)), small("norm", hidden)]
 
@@ -217,12 +226,17 @@ def _feed_forward(reader: ConfigReader, dimensions: Dimensions, scheme: Quantiza
         found += _placed(_mixture(reader, hidden), sparse, scheme)
     if reader.text("model_type").startswith("gemma4") and sparse:  # the dense block beside the experts
         found += _placed(_dense(reader, hidden, "mlp", _dense_width(reader, hidden)), range(layers), scheme)
+        found.append(small("mlp.router_scales", 4 * hidden + expert_count(reader), layers=layers))  # with three norms
     return found
 
 
 def _dense_width(reader: ConfigReader, hidden: int) -> int:
     keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "shared_intermediate_size")
-    return reader.integer(*keys, default=4 * hidden)
+    width = reader.integer(*keys, default=4 * hidden)
+    if reader.text("model_type") == "lfm2" and reader.flag("block_auto_adjust_ff_dim", default=True):
+        factor = reader.number("block_ffn_dim_multiplier", low=0.01, high=100, default=1)
+        return round_up(max(1, int(2 * width / 3 * factor)), reader.integer("block_multiple_of", default=256))
+    return width
 
 
 def _dense(reader: ConfigReader, hidden: int, name: str, inner: int) -> list[Matrix]:
@@ -283,7 +297,7 @@ def _mixture(reader: ConfigReader, hidden: int) -> list[Matrix]:
         found.append(small("mlp.router.bias", experts))
         found.append(small("mlp.experts.w13_bias", 2 * inner, experts, split=Split.ROWS))
         found.append(small("mlp.experts.w2_bias", hidden, experts))
-    if reader.text("scoring_func") == "sigmoid" or reader.flag("use_routing_bias", default=family == "nemotron_h"):
+    if reader.text("scoring_func") == "sigmoid" or reader.flag("use_routing_bias", default=family in _ROUTING_BIAS):
         found.append(small("mlp.gate.bias", experts))
     return found + _shared_experts(reader, hidden, inner)
 

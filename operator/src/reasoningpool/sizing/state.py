@@ -34,7 +34,7 @@ class StateGeometry:
     group_channels: int = 0
     speculative_window: bool = True  # drafted tokens lengthen the convolution window
     heads_key: str = "mamba_n_heads"
-    widens_on_cpu: bool = False  # vLLM's CPU kernels for gated delta nets keep the recurrent state in 32 bit
+    checkpoint_blocks: int = 0  # beside the running state where prefixes are cached: one for Mamba-2 (since 0.32)
 
     def bytes_per_layer(self, tensor_parallel: int, *, speculative_tokens: int = 0, cpu: bool = False) -> int:
         """State bytes of one layer on one rank.
@@ -51,7 +51,7 @@ class StateGeometry:
         groups = self.groups if self.groups % tensor_parallel == 0 else tensor_parallel
         channels = (self.channels + groups * self.group_channels) // tensor_parallel
         window = self.conv_kernel - 1 + (speculative_tokens if self.speculative_window else 0)
-        ssm_bytes = 4 if cpu and self.widens_on_cpu else self.ssm_bytes
+        ssm_bytes = 4 if cpu else self.ssm_bytes  # vLLM's CPU platform keeps the recurrent state in 32 bit
         return channels * window * _CONV_BYTES + self.heads // tensor_parallel * self.head_elements * ssm_bytes
 
 
@@ -92,7 +92,6 @@ def _delta_net(reader: ConfigReader) -> StateGeometry:
         head_elements=key_dim * value_dim,
         ssm_bytes=_ssm_bytes(reader),
         heads_key="linear_num_value_heads",
-        widens_on_cpu=True,
     )
 
 
@@ -133,6 +132,7 @@ def _mamba2(reader: ConfigReader, hidden: int) -> StateGeometry:
         ssm_bytes=_ssm_bytes(reader, default),
         groups=shape.groups,
         group_channels=2 * shape.state,
+        checkpoint_blocks=1,
         heads_key=shape.heads_key,
     )
 

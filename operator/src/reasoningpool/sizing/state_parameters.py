@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
 from reasoningpool.sizing.integers import ceil_div
@@ -47,14 +49,19 @@ def _delta_net(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
 
 def _mamba2(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
     shape = read_mamba2(reader, hidden)
-    convolved = shape.inner + 2 * shape.groups * shape.state
+    grouped = 2 * shape.groups * shape.state  # B and C, repeated where there are more ranks than groups
     bias = reader.flag("mamba_conv_bias", default=True) and reader.flag("use_conv_bias", default=True)
+    normed = reader.flag("mamba_rms_norm", default=reader.text("model_type") != "falcon_h1")
+    taps = shape.kernel + (1 if bias else 0)
+    inputs = _linear("mixer.in_proj", 2 * shape.inner + shape.heads, hidden, Split.ROWS, tensor="mixer.in_proj")
     return (
-        _linear("mixer.in_proj", shape.inner + convolved + shape.heads, hidden, Split.ROWS),
+        inputs,
+        replace(inputs, rows=grouped, units=shape.groups),
         _linear("mixer.out_proj", hidden, shape.inner, Split.COLUMNS),
-        _small("mixer.conv1d", convolved, shape.kernel + (1 if bias else 0)),
+        _small("mixer.conv1d", shape.inner, taps),
+        replace(_small("mixer.conv1d", grouped, taps), units=shape.groups),
         _small("mixer.A", 3 * shape.heads),  # with D and dt_bias
-        _small("mixer.norm", shape.inner),
+        *(_small("mixer.norm", shape.inner),) * normed,
     )
 
 

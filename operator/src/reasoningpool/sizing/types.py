@@ -114,6 +114,7 @@ class SizingInput:
     max_num_batched_tokens: int | None = None
     block_size: int | None = None
     prefix_caching: bool = True
+    expert_parallel: bool = False  # experts are spread over the GPUs whole, not cut
     enforce_eager: bool = False
     time_per_output_token_ms: int | None = None
     load_bandwidth_bytes_per_s: int | None = None

@@ -7,6 +7,7 @@ from typing import Final
 
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
+from reasoningpool.sizing.sharding import check_shards
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 _MAX_BYTES: Final = 1 << 60
@@ -83,6 +84,7 @@ def _parallelism(inputs: SizingInput) -> None:
             f"sizes up to {ranks} that do: {', '.join(str(size) for size in _sizes(inputs, ranks))}"
         )
         raise SizingError(message, field="accelerator.perReplica")
+    check_shards(inputs.geometry, ranks, expert_parallel=inputs.expert_parallel)
 
 
 def _sizes(inputs: SizingInput, up_to: int) -> tuple[int, ...]:
