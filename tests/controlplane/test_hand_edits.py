@@ -20,7 +20,10 @@ LABELS = names.pool_selector("p")
 
 @pytest.fixture
 def cluster(crd_cluster, apiserver):
-    return Cluster(apiserver, crd_cluster.new_namespace("edits"))
+    made = Cluster(apiserver, crd_cluster.new_namespace("edits"))
+    yield made
+    for left in made.list("ReasoningPool"):  # pods that wait for a GPU would take that of another test's node
+        made.delete("ReasoningPool", left["metadata"]["name"])
 
 
 @pytest.fixture
