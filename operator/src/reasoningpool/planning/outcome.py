@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from reasoningpool.api import names
 from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.planning.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.types import Manifest, Snapshot
+from reasoningpool.planning.verification import TierSizing, Verdict, verified_before, verify
 from reasoningpool.render import (
     PoolIdentity,
     check_chat_template,
@@ -19,17 +20,14 @@ from reasoningpool.render import (
     render_tier,
     revision_of,
     settle,
+    sizing_key,
     waiting_change,
 )
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import written_path
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
-from reasoningpool.sizing import plan as size
 from reasoningpool.sizing.units import human_bytes
-
-# The same input gives the same answer, and a pool is planned far more often than its budgets change.
-_size = lru_cache(maxsize=4096)(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,8 @@ class TierOutcome:
     waiting: str | None  # what a newer operator would change, kept back so as not to restart pods
     live: LiveTier
     warnings: tuple[str, ...]
+    verdict: Verdict | None = None  # of a plan: what the engines' KV pools say of it
+    correction: Correction | None = None  # in force, or to be from the next cycle on
 
     @property
     def stateful_set(self) -> Manifest | None:
@@ -69,8 +69,11 @@ def tier_outcomes(
     for tier in effective.tiers:
         index, spec = specs[tier.name]
         _check_rendering(tier, pool, index, findings)
+        key = sizing_key(pool.spec, spec)
+        before = _status_before(snapshot, tier.name)
+        correction = recorded(before, key)
         try:
-            sizing = _size(tier.sizing_input)
+            sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
             findings.error(written_path(pool.spec, index, error.field), str(error))
             continue
@@ -87,11 +90,28 @@ def tier_outcomes(
                     waiting=None,
                     live=live,
                     warnings=doubts,
+                    correction=correction,
                 )
             )
             continue
-        rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec))
+        intents = correction.intents if correction else ()
+        rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec, *intents))
         manifests, change, waiting = _settled(rendered.manifests, live)
+        change = change and cause_of_change(correction, live) + change
+        verdict = verify(
+            TierSizing(
+                name=tier.name,
+                inputs=tier.sizing_input,
+                plan=sizing,
+                key=key,
+                correction=correction,
+                live=live,
+                rolling=change is not None,
+                suspended=bool(pool.spec.suspend),
+                before=verified_before(before),
+            ),
+            snapshot.readings,
+        )
         outcomes.append(
             TierOutcome(
                 index=index,
@@ -102,9 +122,16 @@ def tier_outcomes(
                 waiting=waiting,
                 live=live,
                 warnings=(*doubts, *rendered.warnings),
+                verdict=verdict,
+                correction=verdict.correction or correction,
             )
         )
     return tuple(outcomes)
+
+
+def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
+    tiers = (snapshot.pool.get("status") or {}).get("tiers") or ()
+    return next((entry for entry in tiers if entry.get("name") == tier), None)
 
 
 def _check_rendering(tier: EffectiveTier, pool: ReasoningPool, index: int, findings: Findings) -> None:
