@@ -71,15 +71,15 @@ def test_pool_that_grows_as_sequences_go_is_corrected_once_whatever_the_noise(
     policy: str, permille: int, blocks: int, noise: list[int]
 ) -> None:
     world = World(gpu_pool(policy))
-    limits = run_until_settled(world, engine_of(policy, permille, blocks, noise))
-    assert len(limits) <= 2, "one roll at most"
-    assert limits == sorted(limits, reverse=True)
-    assert condition(world.pool["status"], "SizingVerified")["status"] == "True"
-    assert condition(world.pool["status"])["status"] == "True"
-    # Further starts of the same pods, with other noise, change nothing that runs.
-    for _ in range(4):
+    engine = engine_of(policy, permille, blocks, noise)
+    ran: list[int] = []
+    for _ in range(5):  # further starts of the same pods differ by their noise
+        ran += run_until_settled(world, engine)
+        assert condition(world.pool["status"], "SizingVerified")["status"] == "True"
+        assert condition(world.pool["status"])["status"] == "True"
         world.readings.clear()
-        assert run_until_settled(world, engine_of(policy, permille, blocks, noise[::-1]))[-1] == limits[-1]
+    assert len(set(ran)) <= 2, "one roll at most, whenever it comes"
+    assert ran == sorted(ran, reverse=True)
 
 
 @LAW

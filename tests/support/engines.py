@@ -22,15 +22,16 @@ def limit_of(world: World, name: str = NAME) -> int:
     return int(next(a for a in container["args"] if a.startswith("--max-num-seqs=")).partition("=")[2])
 
 
-def read_all(world: World, engine: Callable[[int, str], Reading], name: str = NAME) -> None:
-    """Every ready replica that planning asks for answers."""
+def read_all(world: World, engine: Callable[[int, str], Reading], name: str = NAME) -> bool:
+    """Every ready replica that planning asks for answers, once; whether there was one."""
     tier = name.partition("-")[2]
     live = live_tier(world.children.values(), world.pods.values(), name, tier)
-    wanted = {item.key for item in readings_wanted(live)}
+    wanted = {item.key for item in readings_wanted(live)} - world.readings.keys()
     for body in world.pods.values():
         key = reading_key(LivePod(body))
         if key in wanted:
-            world.readings.setdefault(key, engine(limit_of(world, name), body["metadata"]["name"]))
+            world.readings[key] = engine(limit_of(world, name), body["metadata"]["name"])
+    return bool(wanted)
 
 
 def run_until_settled(world: World, engine: Callable[[int, str], Reading], name: str = NAME) -> list[int]:
@@ -44,8 +45,6 @@ def run_until_settled(world: World, engine: Callable[[int, str], Reading], name:
             template = now
             limits.append(limit_of(world, name))
             world.roll(name)
-        elif done.status is None and done.requeue_after_seconds is None:
+        elif not read_all(world, engine, name) and done.status is None and done.requeue_after_seconds is None:
             return limits
-        else:
-            read_all(world, engine, name)
     raise AssertionError(f"not settled after {MOST_CYCLES} cycles: {limits}")

@@ -197,6 +197,10 @@ def test_suspended_pool_is_measured_but_not_corrected_until_it_is_resumed() -> N
     assert "correction" not in entry(world)
     assert world.plan().status is None
     world.edit(HALF_THE_LAYERS)
+    world.readings.clear()
+    world.step()
+    assert verified(world)["status"] == "Unknown"
+    assert "correction" not in entry(world), "nothing is corrected by what the status remembers"
     assert limit_of(world) == planned_limit(HALF_THE_LAYERS)
     assert run_until_settled(world, true_engine)[-1] == planned_limit(CPU_POOL)
 

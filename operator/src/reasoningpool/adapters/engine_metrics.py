@@ -89,6 +89,7 @@ def _is_wanted(line: bytes) -> bool:
 def parse_kv_pool(lines: Iterable[str]) -> Reading:
     """The smallest pool among the engines of one server.
 
+    There is one engine: data parallelism, with which 0.32 puts the sum of all engines into each series, is refused.
     A label is the text of a Python value: `None` before the pool is known. `effective_attention_block_size` (since
     0.32) is the full-attention block of a model whose layer kinds have several; `block_size` is the smallest.
     """
