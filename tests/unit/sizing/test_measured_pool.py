@@ -31,6 +31,8 @@ def test_smaller_pool_takes_the_place_of_the_models() -> None:
     stated = plan(replace(SMALL, kv_cache_memory_bytes=smaller.kv_pool_bytes))
     assert isinstance(stated, SizingPlan)
     assert smaller.max_num_seqs == stated.max_num_seqs
+    (step,) = [step for step in smaller.steps if step.name == "KV pool"]
+    assert step.formula == "what an engine reported"
 
 
 def test_pool_in_other_blocks_counts_by_its_tokens() -> None:
