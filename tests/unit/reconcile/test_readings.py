@@ -1,12 +1,17 @@
 """Reading engines beside the cycles: few at once, again until it works, once per start, never more than asked for."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from reasoningpool.planning.readings import KVPool, ReadingProblem, ReadingWanted
+from reasoningpool.planning.types import Plan
+from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.readings import Readings
 from reasoningpool.reconcile.store import PoolName
+from unit.reconcile.builders import pool
+from unit.reconcile.test_pool_task import World
 
 POOL, OTHER = PoolName("llm", "p"), PoolName("llm", "q")
 FOUND = KVPool(num_blocks=10, block_size=16)
@@ -135,3 +140,28 @@ async def test_without_a_way_to_read_nothing_is_known() -> None:
     readings = Readings()
     readings.want(POOL, [wanted("a")])
     assert readings.known(POOL) == {}
+
+
+async def test_cycle_goes_on_while_an_engine_hangs_and_a_reading_makes_another_one(make) -> None:
+    engines = Engines(FOUND)
+    engines.hold.clear()
+    async with World(planner=lambda _: Plan(readings_wanted=(wanted("a"),), status={"reason": "Ok"})) as world:
+        readings = make(engines, lambda _: world.task.wake(urgent=False))
+        world.task._tools = replace(world.tools, readings=readings)
+        await until(lambda: engines.under_way == 1 and world.executor.statuses)
+        assert world.snapshots[0].readings == {}
+        engines.hold.set()
+        await until(lambda: world.snapshots[-1].readings == {"a": FOUND})
+        assert len(world.snapshots) == 2
+
+
+async def test_pool_that_is_gone_is_not_read_any_more(make) -> None:
+    world = World(planner=lambda _: Plan(readings_wanted=(wanted("a"),)))
+    readings = make(Engines(ReadingProblem.TIMEOUT))
+    pools = Pools(replace(world.tools, readings=readings))
+    pools.seen(pool())
+    pools.start()
+    await until(lambda: readings.known(POOL))
+    pools.gone(POOL, pool()["metadata"]["uid"])
+    await until(lambda: not readings.known(POOL))
+    await pools.stop()

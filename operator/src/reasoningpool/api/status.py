@@ -50,8 +50,11 @@ class CorrectionStatus(ApiModel):
     inputs: Text
     """Digest of what the spec says about the sizing; with another one the correction is void."""
     num_blocks: Annotated[int, Field(ge=1)]
+    """Blocks that were reported, the engine's null block included."""
     block_size: Annotated[int, Field(ge=1)]
+    """Tokens of a block."""
     usable_kv_tokens: Bytes
+    """Tokens that requests can hold together."""
     planned_usable_kv_tokens: Bytes
     """What was planned before."""
     planned_max_num_seqs: Count
@@ -182,6 +185,7 @@ class TierStatus(ApiModel):
     """URL of the tier's Service inside the cluster."""
     sizing: SizingStatus | None = None
     correction: CorrectionStatus | None = None
+    """What the tier was sized anew for, once a KV pool was found smaller than planned."""
     effective: EffectiveStatus | None = None
     rollout: RolloutStatus | None = None
     warnings: Annotated[tuple[LongText, ...], Field(max_length=32)] | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reasoningpool.api import names
 from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.planning.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.live import LiveTier, live_tier
@@ -63,70 +64,64 @@ def tier_outcomes(
     pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings
 ) -> tuple[TierOutcome, ...]:
     """Size and render every tier; input the calculation refuses becomes a finding."""
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
     specs = {tier.name: (index, tier) for index, tier in enumerate(pool.spec.tiers)}
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         index, spec = specs[tier.name]
         _check_rendering(tier, pool, index, findings)
-        key = sizing_key(pool.spec, spec)
-        before = _status_before(snapshot, tier.name)
-        correction = recorded(before, key)
+        correction = recorded(_status_before(snapshot, tier.name), sizing_key(pool.spec, spec))
         try:
             sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
             findings.error(written_path(pool.spec, index, error.field), str(error))
             continue
-        live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
-        doubts = (*sizing.warnings, *tier_feature_warnings(spec, index))
-        if isinstance(sizing, DoesNotFit):
-            outcomes.append(
-                TierOutcome(
-                    index=index,
-                    tier=tier,
-                    sizing=sizing,
-                    manifests=(),
-                    change=None,
-                    waiting=None,
-                    live=live,
-                    warnings=doubts,
-                    correction=correction,
-                )
-            )
-            continue
-        intents = correction.intents if correction else ()
-        rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec, *intents))
-        manifests, change, waiting = _settled(rendered.manifests, live)
-        change = change and cause_of_change(correction, live) + change
-        verdict = verify(
-            TierSizing(
-                name=tier.name,
-                inputs=tier.sizing_input,
-                plan=sizing,
-                key=key,
-                correction=correction,
-                live=live,
-                rolling=change is not None,
-                suspended=bool(pool.spec.suspend),
-                before=verified_before(before),
-            ),
-            snapshot.readings,
+        outcome = TierOutcome(
+            index=index,
+            tier=tier,
+            sizing=sizing,
+            manifests=(),
+            change=None,
+            waiting=None,
+            live=live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name),
+            warnings=(*sizing.warnings, *tier_feature_warnings(spec, index)),
+            correction=correction,
         )
-        outcomes.append(
-            TierOutcome(
-                index=index,
-                tier=tier,
-                sizing=sizing,
-                manifests=manifests,
-                change=change,
-                waiting=waiting,
-                live=live,
-                warnings=(*doubts, *rendered.warnings),
-                verdict=verdict,
-                correction=verdict.correction or correction,
-            )
-        )
+        outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))
     return tuple(outcomes)
+
+
+def _rendered(
+    pool: ReasoningPool, spec: TierSpec, outcome: TierOutcome, sizing: SizingPlan, snapshot: Snapshot
+) -> TierOutcome:
+    """The outcome with the manifests of its plan, and what the engines say of that."""
+    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+    tier, live, correction = outcome.tier, outcome.live, outcome.correction
+    intent = pod_intent(pool.spec, spec, *(correction.intents if correction else ()))
+    rendered = render_tier(identity, tier, sizing, intent=intent)
+    manifests, change, waiting = _settled(rendered.manifests, live)
+    verdict = verify(
+        TierSizing(
+            name=tier.name,
+            inputs=tier.sizing_input,
+            plan=sizing,
+            key=sizing_key(pool.spec, spec),
+            correction=correction,
+            live=live,
+            rolling=change is not None,
+            suspended=bool(pool.spec.suspend),
+            before=verified_before(_status_before(snapshot, tier.name)),
+        ),
+        snapshot.readings,
+    )
+    return replace(
+        outcome,
+        manifests=manifests,
+        change=change and cause_of_change(correction, live) + change,
+        waiting=waiting,
+        warnings=(*outcome.warnings, *rendered.warnings),
+        verdict=verdict,
+        correction=verdict.correction or correction,
+    )
 
 
 def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
