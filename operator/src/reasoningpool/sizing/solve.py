@@ -52,10 +52,10 @@ class Frame:
         return self.layout.full_groups * (self.shared_tokens // self.layout.block_size)
 
     def memory(self, sequences: int) -> MemoryShares:
-        """Memory shares at this many sequences; the pool is the measured one where that is smaller."""
+        """Memory shares at this many sequences; the pool is the measured one, which needs no reserve, if smaller."""
         shares = memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
         measured = self.measured_pool_bytes
-        return shares if measured is None or measured >= shares.pool else replace(shares, pool=measured)
+        return shares if measured is None or measured >= shares.pool else replace(shares, pool=measured, reserve=0)
 
     @property
     def measured_pool_bytes(self) -> int | None:
