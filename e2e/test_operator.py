@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,10 @@ from demo import stack
 from demo.forward import forwarded
 from engine.client import Reply, stream_chat
 from reasoningpool.api.conditions import FAILURE_REASONS
+from reasoningpool.api.resource import parse_pool
+from reasoningpool.planning.offline import offline_pool
+from reasoningpool.resolution.resolve import ResolutionSettings
+from reasoningpool.sizing import SizingPlan
 from support.pools import changed
 
 if TYPE_CHECKING:
@@ -62,12 +67,28 @@ def test_example_makes_two_servers_that_answer_and_leaves_nothing_behind(
     assert not plain.thinking.strip(), "a Chat tier has thinking switched off"
     assert plain.answer.strip()
 
+    _real_pools_agree_with_the_plan(operated, namespace, wait_until)
     shown = operated.kubectl("-n", namespace, "get", "rp").stdout
     assert "2/2" in shown
     assert "Ready" in shown
 
     _applying_again_writes_nothing(operated, namespace)
     _deletion_lets_a_running_request_finish(operated, namespace, wait_until)
+
+
+def sizing_verified(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    conditions = pool_of(cluster, namespace).get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "SizingVerified"), {})
+
+
+def _real_pools_agree_with_the_plan(cluster: Cluster, namespace: str, wait_until: Callable[..., None]) -> None:
+    wait_until(
+        lambda: sizing_verified(cluster, namespace).get("status") == "True", 30, lambda: describe(cluster, namespace)
+    )
+    assert sizing_verified(cluster, namespace)["reason"] == "Verified"
+    for tier in pool_of(cluster, namespace)["status"]["tiers"]:
+        measured = tier["sizing"]["verified"]
+        assert measured["usableKVTokens"] == measured["plannedUsableKVTokens"] == 32_640, "255 blocks of 128 tokens"
 
 
 def _versions(cluster: Cluster, namespace: str) -> dict[str, str]:
@@ -116,6 +137,54 @@ def _deletion_lets_a_running_request_finish(cluster: Cluster, namespace: str, wa
 
 ONE_TIER = changed(EXAMPLE, "spec.tiers", EXAMPLE["spec"]["tiers"][:1])
 HALF_LAYERS = EXAMPLE["spec"]["model"]["configJSON"].replace('"num_hidden_layers": 4', '"num_hidden_layers": 1')
+
+QUIET_SECONDS = 60
+
+
+def test_plan_made_wrong_is_corrected_by_the_real_pool_with_one_roll(
+    operated: Cluster, namespace: str, model: str, wait_until: Callable[..., None]
+) -> None:
+    """Half the layers: half the bytes per token, so twice the tokens in the plan of what the engine really has."""
+    wrong = changed(
+        ONE_TIER,
+        "spec.model.configJSON",
+        EXAMPLE["spec"]["model"]["configJSON"].replace('"num_hidden_layers": 4', '"num_hidden_layers": 2'),
+    )
+    right, first = derived_limit(ONE_TIER), derived_limit(wrong)
+    assert right < first
+    apply(operated, namespace, wrong)
+
+    def corrected() -> bool:
+        verified = sizing_verified(operated, namespace)
+        return (verified.get("reason"), reason(operated, namespace)) == ("Corrected", "Ready")
+
+    wait_until(corrected, ANSWER_SECONDS, lambda: describe(operated, namespace))
+    (tier,) = pool_of(operated, namespace)["status"]["tiers"]
+    (pod,) = operated.get("-n", namespace, "pods")["items"]
+    assert f"--max-num-seqs={right}" in pod["spec"]["containers"][0]["args"]
+    assert tier["sizing"]["maxNumSeqs"] == tier["correction"]["maxNumSeqs"] == right
+    assert (tier["correction"]["plannedMaxNumSeqs"], tier["correction"]["usableKVTokens"]) == (first, 32_640)
+    assert f"--max-num-seqs {first} -> {right}" in tier["rollout"]["change"]
+    assert "KV pool holds 32,640 tokens" in tier["rollout"]["change"]
+    stateful_set = operated.get("-n", namespace, "statefulset", "tiny-reasoning")
+    assert stateful_set["metadata"]["generation"] == 2, "made once, rolled once"
+
+    # Nothing more happens, not even when the operator starts anew and knows nothing but the status.
+    before = _versions(operated, namespace)
+    operated.kubectl("-n", stack.OPERATOR_NAMESPACE, "rollout", "restart", "deployment")
+    operated.kubectl("-n", stack.OPERATOR_NAMESPACE, "rollout", "status", "deployment", "--timeout=120s", timeout=130)
+    ended = time.monotonic() + QUIET_SECONDS
+    wait_until(lambda: time.monotonic() > ended or _versions(operated, namespace) != before, QUIET_SECONDS + 10)
+    assert _versions(operated, namespace) == before
+    operated.kubectl("-n", namespace, "delete", "rp", "tiny")
+
+
+def derived_limit(pool: dict[str, Any]) -> int:
+    """What the plan derives for the pool's one tier, without a cluster."""
+    (tier,) = offline_pool(parse_pool(pool), ResolutionSettings()).tiers
+    assert isinstance(tier.sizing, SizingPlan)
+    return tier.sizing.max_num_seqs
+
 
 SMALL_ENGINE = {"name": "engine", "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
 

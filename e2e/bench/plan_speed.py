@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from reasoningpool.planning import PlanningSettings, outcome, plan
+from reasoningpool.planning import PlanningSettings, correction, plan
 from reasoningpool.planning.types import Snapshot
 
 ROUNDS = 200
@@ -24,7 +24,7 @@ def main() -> None:
         pool = yaml.safe_load(path.read_text())
         times = []
         for _ in range(ROUNDS):
-            outcome._size.cache_clear()  # the first plan of a spec; later ones find the sizing ready
+            correction.cached_size.cache_clear()  # the first plan of a spec; later ones find the sizing ready
             started = time.perf_counter()
             plan(Snapshot(pool=pool), now=now, settings=settings)
             times.append((time.perf_counter() - started) * 1000)

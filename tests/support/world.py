@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.readings import Reading
 from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, PodRefusal, Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,6 +24,7 @@ class World:
     logs: dict[str, PodLog] = field(default_factory=dict)
     failures: tuple[ApplyFailure, ...] = ()
     refusals: dict[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
     settings: PlanningSettings = field(default_factory=PlanningSettings)
     deleted: list[str] = field(default_factory=list)
 
@@ -43,6 +45,7 @@ class World:
             logs=self.logs,
             failures=self.failures,
             refusals=self.refusals,
+            readings=self.readings,
         )
 
     def plan(self) -> Plan:
@@ -105,6 +108,7 @@ def pod(
             "labels": labels | {"controller-revision-hash": revision},
         },
         "status": {
+            "podIP": "10.0.0.1",
             "conditions": [{"type": "Ready", "status": str(ready)}],
             "containerStatuses": [{"name": container, "restartCount": 0, "state": {"running": {}}} | status],
         },

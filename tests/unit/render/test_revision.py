@@ -22,11 +22,12 @@ from reasoningpool.api.spec_model import (
     SecretKeyRef,
 )
 from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeMethod, SpeculativeSpec, Workload
-from reasoningpool.render import pod_intent, probes, revision_of, settle
+from reasoningpool.render import pod_intent, probes, revision_of, settle, sizing_key
 from reasoningpool.render.environment import DIRECTORIES
 from reasoningpool.render.revision import ANNOTATION_INTENT, run_revision
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import KVCacheDType, SizingPlan
+from support.pools import pool
 from unit.render import builders as b
 
 REF = SecretKeyRef(name="s", key="k")
@@ -422,3 +423,52 @@ def test_revision_of_reads_the_pods_annotation() -> None:
 
 def test_a_tiers_name_is_no_part_of_what_it_runs() -> None:
     assert run_revision(replace(b.tier(), name="other"), b.sizing_plan()) == run_revision(b.tier(), b.sizing_plan())
+
+
+def key(spec: dict[str, Any], tier: dict[str, Any] | None = None) -> str:
+    body = {**_spec(), **spec}
+    body["tiers"] = [{**body["tiers"][0], **(tier or {})}]
+    parsed = ReasoningPoolSpec.model_validate(body)
+    return sizing_key(parsed, parsed.tiers[0])
+
+
+def _spec() -> dict[str, Any]:
+    spec: dict[str, Any] = copy.deepcopy(pool()["spec"])
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "tier"),
+    [
+        ({"model": {"id": "Qwen/Qwen3-32B"}}, {}),
+        ({"model": {"id": "Qwen/Qwen3-32B-FP8", "revision": "abc"}}, {}),
+        ({"accelerator": {"product": "H100-SXM-80GB", "perReplica": 2}}, {}),
+        ({"engine": {"image": "example.org/vllm:1"}}, {}),
+        ({"engine": {"version": "0.33.0"}}, {}),
+        ({"engine": {"memoryUtilizationPercent": 80}}, {}),
+        ({"engine": {"extraArgs": ["--max-log-len=5"]}}, {}),
+        ({}, {"promptTokens": 5}),
+        ({}, {"maxNumSeqs": 5}),
+        ({}, {"concurrency": {"policy": "WorstCase"}}),
+        ({}, {"engine": {"kvCacheDType": "BF16"}}),
+        ({}, {"podOverrides": {"containers": [{"name": "engine", "env": [{"name": "A", "value": "b"}]}]}}),
+    ],
+)
+def test_what_decides_the_kv_pool_or_its_use_voids_a_correction(spec: dict[str, Any], tier: dict[str, Any]) -> None:
+    assert key(spec, tier) != key({})
+
+
+@pytest.mark.parametrize(
+    ("spec", "tier"),
+    [
+        ({"model": {"id": "Qwen/Qwen3-32B-FP8", "servedName": "other"}}, {}),
+        ({"engine": {"imagePullSecrets": ["a"]}}, {}),
+        ({"engine": {"startupTimeoutSeconds": 900}}, {"engine": {"imagePullPolicy": "Always"}}),
+        ({"accelerator": {"product": "H100-SXM-80GB", "tolerations": [{"key": "a"}]}}, {}),
+        ({"gateway": {"mode": "None"}, "suspend": True}, {"replicas": 7}),
+        ({}, {"podOverrides": {"labels": {"a": "b"}, "preStopSeconds": 3}}),
+        ({}, {"rollout": {"maxUnavailable": 2}}),
+    ],
+)
+def test_what_does_not_decide_the_kv_pool_keeps_a_correction(spec: dict[str, Any], tier: dict[str, Any]) -> None:
+    assert key(spec, tier) == key({})

@@ -56,11 +56,11 @@ def test_observed_lengths_are_named_by_their_entry() -> None:
 
 
 def test_what_the_calculation_refuses_is_named_where_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> Any:
+    def refuse(*_: object) -> Any:
         message = "no plan"
         raise SizingError(message, field="engine.kvCacheMemory")
 
-    monkeypatch.setattr("reasoningpool.planning.outcome._size", refuse)
+    monkeypatch.setattr("reasoningpool.planning.outcome.sized", refuse)
     found = offline_pool(parse_pool(pool(engine={"kvCacheMemory": "1Gi"})), ResolutionSettings())
     assert [error.path for error in found.errors] == ["spec.engine.kvCacheMemory"]
 

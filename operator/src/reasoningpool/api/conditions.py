@@ -63,9 +63,16 @@ class Reason(StrEnum):
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"
     APPLY_FAILED = "ApplyFailed"
+    # SizingVerified
+    VERIFIED = "Verified"
+    CORRECTED = "Corrected"
+    KV_POOL_SMALLER = "KVPoolSmaller"
+    KV_POOL_TOO_SMALL = "KVPoolTooSmall"
+    METRICS_UNREACHABLE = "MetricsUnreachable"
+    METRIC_MISSING = "MetricMissing"
+    NOT_VERIFIED = "NotVerified"
     # features that have no effect yet
     NOT_IMPLEMENTED = "NotImplemented"
-    NOT_VERIFIED = "NotVerified"
     NOT_ENFORCEABLE = "NotEnforceable"
     # the pool as a whole
     SUSPENDED = "Suspended"

@@ -31,6 +31,38 @@ class Condition(ApiModel):
     """Generation of the spec the condition speaks of."""
 
 
+class VerifiedStatus(ApiModel):
+    """The smallest KV pool that a ready replica reports, beside the plan; tokens per replica."""
+
+    num_blocks: Count
+    """Blocks of the engine's KV pool, its null block included."""
+    block_size: Count
+    """Tokens of a block."""
+    usable_kv_tokens: Bytes
+    """Tokens that requests can hold."""
+    planned_usable_kv_tokens: Bytes
+    """What the plan in force counts on."""
+
+
+class CorrectionStatus(ApiModel):
+    """A KV pool that was smaller than planned, and what the tier was sized anew for; tokens per replica."""
+
+    inputs: Text
+    """Digest of what the spec says about the sizing; with another one the correction is void."""
+    num_blocks: Annotated[int, Field(ge=1)]
+    """Blocks that were reported, the engine's null block included."""
+    block_size: Annotated[int, Field(ge=1)]
+    """Tokens of a block."""
+    usable_kv_tokens: Bytes
+    """Tokens that requests can hold together."""
+    planned_usable_kv_tokens: Bytes
+    """What was planned before."""
+    planned_max_num_seqs: Count
+    """What was derived before."""
+    max_num_seqs: Count | None = None
+    """What the pods were rolled for; absent where they needed no roll."""
+
+
 class SizingStatus(ApiModel):
     """The calculation of one tier with every intermediate number; bytes are per device, tokens per replica."""
 
@@ -88,6 +120,8 @@ class SizingStatus(ApiModel):
     """Time a pod gets to stop, preStop included."""
     startup_budget_seconds: Count
     """Time a replica may take to become ready."""
+    verified: VerifiedStatus | None = None
+    """What ready replicas report of their KV pool, beside the plan."""
 
 
 class EffectiveStatus(ApiModel):
@@ -150,6 +184,8 @@ class TierStatus(ApiModel):
     endpoint: Text | None = None
     """URL of the tier's Service inside the cluster."""
     sizing: SizingStatus | None = None
+    correction: CorrectionStatus | None = None
+    """What the tier was sized anew for, once a KV pool was found smaller than planned."""
     effective: EffectiveStatus | None = None
     rollout: RolloutStatus | None = None
     warnings: Annotated[tuple[LongText, ...], Field(max_length=32)] | None = None

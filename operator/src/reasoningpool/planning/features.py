@@ -10,13 +10,7 @@ from reasoningpool.planning.conditions import Condition, unknown
 
 def feature_conditions(spec: ReasoningPoolSpec) -> tuple[Condition, ...]:
     """Unknown conditions for what the spec asks for and this version does not do yet."""
-    found = [
-        unknown(
-            ConditionType.SIZING_VERIFIED,
-            Reason.NOT_VERIFIED,
-            "this version does not compare the plan with the engine's real KV pool yet (vllm:cache_config_info)",
-        )
-    ]
+    found: list[Condition] = []
     if spec.gateway is not None and spec.gateway.mode is not GatewayMode.NONE:
         found.append(
             unknown(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 from reasoningpool.api import names
 from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.api.spec_tier import TierSpec
+from reasoningpool.planning.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.types import Manifest, Snapshot
+from reasoningpool.planning.verification import TierSizing, Verdict, verified_before, verify
 from reasoningpool.render import (
     PoolIdentity,
     check_chat_template,
@@ -19,17 +21,14 @@ from reasoningpool.render import (
     render_tier,
     revision_of,
     settle,
+    sizing_key,
     waiting_change,
 )
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import written_path
 from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
-from reasoningpool.sizing import plan as size
 from reasoningpool.sizing.units import human_bytes
-
-# The same input gives the same answer, and a pool is planned far more often than its budgets change.
-_size = lru_cache(maxsize=4096)(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +43,8 @@ class TierOutcome:
     waiting: str | None  # what a newer operator would change, kept back so as not to restart pods
     live: LiveTier
     warnings: tuple[str, ...]
+    verdict: Verdict | None = None  # of a plan: what the engines' KV pools say of it
+    correction: Correction | None = None  # in force, or to be from the next cycle on
 
     @property
     def stateful_set(self) -> Manifest | None:
@@ -63,48 +64,69 @@ def tier_outcomes(
     pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings
 ) -> tuple[TierOutcome, ...]:
     """Size and render every tier; input the calculation refuses becomes a finding."""
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
     specs = {tier.name: (index, tier) for index, tier in enumerate(pool.spec.tiers)}
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         index, spec = specs[tier.name]
         _check_rendering(tier, pool, index, findings)
+        correction = recorded(_status_before(snapshot, tier.name), sizing_key(pool.spec, spec))
         try:
-            sizing = _size(tier.sizing_input)
+            sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
             findings.error(written_path(pool.spec, index, error.field), str(error))
             continue
-        live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
-        doubts = (*sizing.warnings, *tier_feature_warnings(spec, index))
-        if isinstance(sizing, DoesNotFit):
-            outcomes.append(
-                TierOutcome(
-                    index=index,
-                    tier=tier,
-                    sizing=sizing,
-                    manifests=(),
-                    change=None,
-                    waiting=None,
-                    live=live,
-                    warnings=doubts,
-                )
-            )
-            continue
-        rendered = render_tier(identity, tier, sizing, intent=pod_intent(pool.spec, spec))
-        manifests, change, waiting = _settled(rendered.manifests, live)
-        outcomes.append(
-            TierOutcome(
-                index=index,
-                tier=tier,
-                sizing=sizing,
-                manifests=manifests,
-                change=change,
-                waiting=waiting,
-                live=live,
-                warnings=(*doubts, *rendered.warnings),
-            )
+        outcome = TierOutcome(
+            index=index,
+            tier=tier,
+            sizing=sizing,
+            manifests=(),
+            change=None,
+            waiting=None,
+            live=live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name),
+            warnings=(*sizing.warnings, *tier_feature_warnings(spec, index)),
+            correction=correction,
         )
+        outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))
     return tuple(outcomes)
+
+
+def _rendered(
+    pool: ReasoningPool, spec: TierSpec, outcome: TierOutcome, sizing: SizingPlan, snapshot: Snapshot
+) -> TierOutcome:
+    """The outcome with the manifests of its plan, and what the engines say of that."""
+    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+    tier, live, correction = outcome.tier, outcome.live, outcome.correction
+    intent = pod_intent(pool.spec, spec, *(correction.intents if correction else ()))
+    rendered = render_tier(identity, tier, sizing, intent=intent)
+    manifests, change, waiting = _settled(rendered.manifests, live)
+    verdict = verify(
+        TierSizing(
+            name=tier.name,
+            inputs=tier.sizing_input,
+            plan=sizing,
+            key=sizing_key(pool.spec, spec),
+            correction=correction,
+            live=live,
+            rolling=change is not None,
+            suspended=bool(pool.spec.suspend),
+            before=verified_before(_status_before(snapshot, tier.name)),
+        ),
+        snapshot.readings,
+    )
+    return replace(
+        outcome,
+        manifests=manifests,
+        change=change and cause_of_change(correction, live) + change,
+        waiting=waiting,
+        warnings=(*outcome.warnings, *rendered.warnings),
+        verdict=verdict,
+        correction=verdict.correction or correction,
+    )
+
+
+def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
+    tiers = (snapshot.pool.get("status") or {}).get("tiers") or ()
+    return next((entry for entry in tiers if entry.get("name") == tier), None)
 
 
 def _check_rendering(tier: EffectiveTier, pool: ReasoningPool, index: int, findings: Findings) -> None:

@@ -18,6 +18,7 @@ from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
 from reasoningpool.planning.pod_deletions import pod_deletions
 from reasoningpool.planning.progress import TierState, tier_state
+from reasoningpool.planning.readings import readings_wanted
 from reasoningpool.planning.status import summary, tier_status
 from reasoningpool.planning.types import (
     OWNED_KINDS,
@@ -31,6 +32,7 @@ from reasoningpool.planning.types import (
     Prune,
     Snapshot,
 )
+from reasoningpool.planning.verification import sizing_verified
 from reasoningpool.render import PoolIdentity, render_pool, revision_of
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
@@ -66,11 +68,13 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     states = {outcome.tier.name: tier_state(outcome, snapshot, now=now, suspended=suspended) for outcome in outcomes}
     warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
     status = _status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
+    readings = tuple(wanted for outcome in outcomes for wanted in readings_wanted(outcome.live))
     refusals_wanted = tuple(state.refusals_wanted for state in states.values() if state.refusals_wanted)
     if suspended:
         return Plan(
             logs_wanted=_logs_wanted(states, snapshot),
             refusals_wanted=refusals_wanted,
+            readings_wanted=readings,
             status=_changed(snapshot, status),
         )
     applies = _applies(pool, outcomes)
@@ -82,14 +86,21 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         pod_deletions=tuple(deletion.pod for deletion in deletions),
         logs_wanted=_logs_wanted(states, snapshot),
         refusals_wanted=refusals_wanted,
+        readings_wanted=readings,
         status=_changed(snapshot, status),
         events=(
             *_events(outcomes, states, prunes, now),
             *(deletion.note for deletion in deletions),
             *_warning_events(warnings),
         ),
-        requeue_after_seconds=None if all(s.reason is Reason.ALL_READY for s in states.values()) else _REQUEUE_SECONDS,
+        requeue_after_seconds=_requeue(outcomes, states),
     )
+
+
+def _requeue(outcomes: tuple[TierOutcome, ...], states: dict[str, TierState]) -> float | None:
+    if any(outcome.verdict is not None and outcome.verdict.correction is not None for outcome in outcomes):
+        return 0.0  # once this status is written, the next plan applies the correction
+    return None if all(state.reason is Reason.ALL_READY for state in states.values()) else _REQUEUE_SECONDS
 
 
 def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
@@ -164,6 +175,7 @@ def _status(
         _accepted(warnings, pool_feature_warnings(pool.spec)),
         _sized(states),
         _workloads_ready(states),
+        sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),
         *feature_conditions(pool.spec),
     )
     ready = cond.fold(found)
@@ -290,7 +302,9 @@ def _events(
         if rendered is not None and outcome.change is not None:
             text = f"tier {name}: rolling to revision {revision_of(rendered)}: {outcome.change}"
             notes.append(_note(EventType.NORMAL, Reason.ROLLOUT_STARTED, text, "Update"))
-        state = states[name]
+        state, verdict = states[name], outcome.verdict
+        if verdict is not None and verdict.status is ConditionStatus.FALSE:
+            notes.append(_note(EventType.WARNING, verdict.reason, verdict.message, "Verify"))
         if state.reason in FAILURE_REASONS or state.reason is Reason.DOES_NOT_FIT:
             notes.append(_note(EventType.WARNING, state.reason, state.message, "Reconcile"))
     for prune in prunes:

@@ -40,7 +40,8 @@ def tier_status(
         desired_replicas=desired,
         ready_replicas=ready,
         endpoint=f"http://{names.child_name(pool.name, tier.name)}.{pool.namespace}.svc:{names.ENGINE_PORT}/v1",
-        sizing=sizing_status(outcome.sizing) if isinstance(outcome.sizing, SizingPlan) else None,
+        sizing=_sizing(outcome),
+        correction=outcome.correction.to_status() if outcome.correction else None,
         effective=_effective(tier, outcome.sizing if isinstance(outcome.sizing, SizingPlan) else None),
         rollout=_rollout(outcome, before),
         warnings=doubts or None,
@@ -50,6 +51,13 @@ def tier_status(
 
 def _long(text: str) -> str:
     return printable(text)[:_MOST_LONG_TEXT]
+
+
+def _sizing(outcome: TierOutcome) -> SizingStatus | None:
+    if not isinstance(outcome.sizing, SizingPlan):
+        return None
+    verified = outcome.verdict.verified if outcome.verdict else None
+    return sizing_status(outcome.sizing).model_copy(update={"verified": verified})
 
 
 def sizing_status(plan: SizingPlan) -> SizingStatus:

@@ -9,6 +9,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from reasoningpool.planning.readings import Reading, ReadingWanted
+
 Manifest = dict[str, Any]
 
 
@@ -64,6 +66,7 @@ class Snapshot:
     `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods.
     `logs` maps pod uid to log ends asked for before. `failures` are permanent apply errors that still stand.
     `refusals` maps the uid of a StatefulSet that is short of pods to what was said when they were refused.
+    `readings` are what engines said of their KV pools, by the key of `Plan.readings_wanted`.
     """
 
     pool: Manifest
@@ -72,6 +75,7 @@ class Snapshot:
     logs: Mapping[str, PodLog] = field(default_factory=dict)
     failures: tuple[ApplyFailure, ...] = ()
     refusals: Mapping[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +149,7 @@ class Plan:
     pod_deletions: tuple[Prune, ...] = ()
     logs_wanted: tuple[LogWanted, ...] = ()
     refusals_wanted: tuple[RefusalsWanted, ...] = ()
+    readings_wanted: tuple[ReadingWanted, ...] = ()
     status: Manifest | None = None
     events: tuple[EventNote, ...] = ()
     requeue_after_seconds: float | None = None

@@ -29,6 +29,7 @@ from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor, NotLeading
 from reasoningpool.reconcile.memory import PoolMemory, StatusSeen
 from reasoningpool.reconcile.pod_logs import read_logs
+from reasoningpool.reconcile.readings import Readings
 from reasoningpool.reconcile.refusals import Refusals
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of
@@ -75,6 +76,7 @@ class Tools:
     events: Events
     planner: Planner
     plan_failure: FailurePlanner
+    readings: Readings = field(default_factory=Readings)
     may_write: Callable[[], bool] = lambda: True
     timing: Timing = Timing()
     # Planning takes some ten milliseconds of CPU. One pool at a time, so that a thousand of them leave the event
@@ -223,6 +225,7 @@ class PoolTask:
         tools, memory = self._tools, self._memory
         pool = await self._read()
         failures, plan = await self._plan(pool, priority)
+        tools.readings.want(self.name, plan.readings_wanted)
         report = await tools.executor.carry_out(
             self.name, plan, memory, hurry=lambda: tools.cycles.is_wanted(Priority.URGENT)
         )
@@ -323,6 +326,7 @@ class PoolTask:
             logs={uid: read.log for uid, read in self._memory.logs.items()},
             failures=self._memory.failures(),
             refusals=self._refusals.known(),
+            readings=self._tools.readings.known(self.name),
         )
 
     async def _tell_status(self, error: str) -> None:

@@ -92,5 +92,6 @@ class Pools:
         if current is not None and current[1] is runner:
             del self._tasks[name]
             self._shapes.pop(name, None)
+            self._tools.readings.forget(name)
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("the task of pool %s/%s died", *name, exc_info=error)

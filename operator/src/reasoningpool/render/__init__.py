@@ -4,7 +4,7 @@ from reasoningpool.render.arguments import engine_arguments
 from reasoningpool.render.change import describe_change, waiting_change
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.render.pod_overrides import OverrideProblem, check_pod_overrides
-from reasoningpool.render.revision import pod_intent, revision_of, settle
+from reasoningpool.render.revision import pod_intent, revision_of, settle, sizing_key
 from reasoningpool.render.tier import Rendered, render_pool, render_tier
 from reasoningpool.render.volumes import check_chat_template
 
@@ -21,5 +21,6 @@ __all__ = [
     "render_tier",
     "revision_of",
     "settle",
+    "sizing_key",
     "waiting_change",
 ]

@@ -33,7 +33,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from reasoningpool.api import names
-from reasoningpool.api.pod_overrides import ResourceRequirements
+from reasoningpool.api.pod_overrides import PodOverrides, ResourceRequirements
 from reasoningpool.api.spec import ReasoningPoolSpec
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.render.metadata import Manifest
@@ -47,6 +47,26 @@ ANNOTATION_TEMPLATE: Final = f"{names.GROUP}/template"
 
 # Of a tier's spec: what says nothing about its pods.
 _NOT_ABOUT_PODS: Final = frozenset({"name", "replicas", "scaling", "rollout"})
+# Of what a user writes about the pods: what says nothing about the KV pool or how it is used. Whatever is not
+# listed counts, so that a field added later voids a correction rather than keeps a wrong one.
+_NOT_ABOUT_SIZING: Final = {
+    "model": frozenset({"source", "served_name", "parsers", "cache"}),
+    "accelerator": frozenset({"tolerations"}),
+    "engine": frozenset(
+        {
+            "image_pull_policy",
+            "image_pull_secrets",
+            "trust_remote_code",
+            "chat_template",
+            "api_key_secret_ref",
+            "load_bandwidth",
+            "startup_timeout_seconds",
+        }
+    ),
+    "tier": frozenset({"model", "accelerator", "engine"}),
+    # Of podOverrides only containers can tell on the KV pool: their variables, and sidecars on the same devices.
+    "pod_overrides": frozenset(PodOverrides.model_fields) - {"containers", "init_containers"},
+}
 # Of an EffectiveTier: numbers of pods are not what they run; the calculation's input counts by its results.
 _NOT_RUN: Final = frozenset({"name", "replicas", "max_unavailable", "sizing_input"})
 # Results of the sizing that reach the pod.
@@ -77,6 +97,25 @@ def pod_intent(spec: ReasoningPoolSpec, tier: TierSpec, *corrections: str) -> st
         "corrections": list(corrections),
     }
     return digest(written)
+
+
+def sizing_key(spec: ReasoningPoolSpec, tier: TierSpec) -> str:
+    """Digest of what the user wrote that decides a tier's KV pool and its limits; defaults do not enter."""
+
+    def part(kind: str, value: object) -> dict[str, Any]:
+        return {name: item for name, item in _plain(value).items() if name not in _NOT_ABOUT_SIZING[kind]}
+
+    own = part("tier", tier)
+    if tier.pod_overrides is not None:
+        own["pod_overrides"] = part("pod_overrides", tier.pod_overrides)
+    return digest(
+        {
+            "model": part("model", tier.model or spec.model),
+            "accelerator": part("accelerator", tier.accelerator or spec.accelerator),
+            "engine": [found for engine in (spec.engine, tier.engine) if (found := part("engine", engine or {}))],
+            "tier": {name: value for name, value in own.items() if name not in _NOT_ABOUT_PODS and value != {}},
+        }
+    )
 
 
 def run_revision(tier: EffectiveTier, plan: SizingPlan) -> str:

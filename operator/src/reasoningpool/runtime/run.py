@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
 from reasoningpool.reconcile.events import Events
@@ -17,6 +18,7 @@ from reasoningpool.reconcile.executor import Executor
 from reasoningpool.reconcile.observer import Observer
 from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Timing, Tools
 from reasoningpool.reconcile.pools import Pools
+from reasoningpool.reconcile.readings import Readings
 from reasoningpool.reconcile.store import PoolName, Store
 from reasoningpool.runtime import logs
 from reasoningpool.runtime.handlers import Watcher
@@ -54,6 +56,8 @@ class Operator:
         self._lease: Lease | None = None
         self._store: Store | None = None
         self._pools: Pools | None = None
+        self._engines = EngineMetrics()
+        self._readings: Readings | None = None
         self._observer: Observer | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
@@ -94,6 +98,7 @@ class Operator:
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
         store = Store(self._on_change)
+        readings = self._readings = Readings(self._engines.kv_pool, self._on_reading)
         tools = Tools(
             kube=kube,
             store=store,
@@ -101,6 +106,7 @@ class Operator:
             events=Events(kube, instance=settings.own_name()),
             planner=self._planner,
             plan_failure=self._plan_failure,
+            readings=readings,
             may_write=self._may_write,
             timing=Timing(resync=settings.resync_seconds),
         )
@@ -163,6 +169,9 @@ class Operator:
         self._leading = False
         if self._pools is not None:
             await self._pools.stop()
+        if self._readings is not None:
+            await self._readings.stop()
+        await self._engines.close()
         if self._lease is not None:
             await self._lease.release()
         await self.health.stop()
@@ -173,6 +182,10 @@ class Operator:
         return self._leading and (self._lease is None or self._lease.held)
 
     def _on_change(self, pool: PoolName, _kind: str) -> None:
+        if self._pools is not None:
+            self._pools.wake(pool)
+
+    def _on_reading(self, pool: PoolName) -> None:
         if self._pools is not None:
             self._pools.wake(pool)
 

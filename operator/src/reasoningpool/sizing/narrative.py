@@ -13,6 +13,7 @@ from reasoningpool.sizing.units import counted, human_bytes
 
 _LOW_HEADROOM_BYTES = c.GIB
 _MANY_SEQUENCES = 256
+_POOL_FORMULA = "what the plan counts on: likeliest - reserve"
 
 
 gib = human_bytes
@@ -95,8 +96,10 @@ def _kv_steps(frame: Frame) -> Iterator[Step]:
 
 def _memory_steps(found: Solution) -> Iterator[Step]:
     inputs, shares = found.frame.inputs, found.memory
+    reported = shares.pool == found.frame.measured_pool_bytes
+    pool_words = "what an engine reported" if reported else "stated (kvCacheMemory); no memory model"
     if inputs.kv_cache_memory_bytes is not None:
-        yield Step(name="KV pool", value=gib(shares.pool), formula="stated (kvCacheMemory); no memory model")
+        yield Step(name="KV pool", value=gib(shares.pool), formula=pool_words)
         return
     total = inputs.accelerator.memory_bytes or 0
     percent = inputs.memory_utilization_permille / 10
@@ -108,7 +111,7 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
         ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
         ("likeliest KV pool", shares.central_pool, "engine's share - weights - other - activation - graphs"),
         ("reserve", shares.reserve, "distance to the safe end of these figures, which err independently"),
-        ("KV pool", shares.pool, "what the plan counts on: likeliest - reserve"),
+        ("KV pool", shares.pool, pool_words if reported else _POOL_FORMULA),
     ):  # fmt: skip
         yield Step(name=name, value=gib(value), formula=formula)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reasoningpool.sizing import latency
 from reasoningpool.sizing.blocks import KVLayout, ceil_div, kv_layout
@@ -52,8 +52,18 @@ class Frame:
         return self.layout.full_groups * (self.shared_tokens // self.layout.block_size)
 
     def memory(self, sequences: int) -> MemoryShares:
-        """Memory shares at this many sequences."""
-        return memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
+        """Memory shares at this many sequences; the pool is the measured one, which needs no reserve, if smaller."""
+        shares = memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
+        measured = self.measured_pool_bytes
+        return shares if measured is None or measured >= shares.pool else replace(shares, pool=measured, reserve=0)
+
+    @property
+    def measured_pool_bytes(self) -> int | None:
+        """The pool an engine reported, in this layout's blocks: what counts is how many tokens it holds."""
+        blocks, size = self.inputs.measured_num_blocks, self.inputs.measured_block_size
+        if blocks is None or size is None:
+            return None
+        return blocks * size // self.layout.block_size * self.layout.bytes_per_block
 
     def blocks(self, sequences: int) -> int:
         """Blocks of the pool at this many sequences, the null block included."""

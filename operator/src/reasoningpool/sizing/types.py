@@ -89,7 +89,9 @@ class SizingInput:
 
     `kv_cache_memory_bytes` replaces the memory model when given. `weight_bytes` is the checkpoint's
     size over all GPUs of a replica, `None` to estimate it from the geometry. The `max_*` values are the
-    user's explicit ones; they win, with a warning where they exceed what was derived.
+    user's explicit ones; they win, with a warning where they exceed what was derived. `measured_num_blocks`
+    and `measured_block_size` are the KV pool a running engine reported, both or neither: a pool smaller than
+    the model's takes its place, a larger one changes nothing.
     """
 
     accelerator: AcceleratorFacts
@@ -119,6 +121,8 @@ class SizingInput:
     time_per_output_token_ms: int | None = None
     load_bandwidth_bytes_per_s: int | None = None
     pre_stop_seconds: int = 0
+    measured_num_blocks: int | None = None
+    measured_block_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,8 @@ def validate(inputs: SizingInput) -> None:
         (inputs.max_num_batched_tokens, "maxNumBatchedTokens"),
         (inputs.time_per_output_token_ms, "objectives.timePerOutputTokenMilliseconds"),
         (inputs.load_bandwidth_bytes_per_s, "loadBandwidth"),
+        (inputs.measured_num_blocks, "measured blocks"),
+        (inputs.measured_block_size, "measured block size"),
     ):
         if value is not None:
             _at_least(value, 1, name)

@@ -1,0 +1,163 @@
+"""Reading an engine's KV pool: the pages of real vLLM, and servers that are slow, strange or not there."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from reasoningpool.adapters import engine_metrics
+from reasoningpool.adapters.engine_metrics import EngineMetrics, parse_kv_pool
+from reasoningpool.planning.readings import KVPool, ReadingProblem
+
+DATA = Path(__file__).parents[2] / "data"
+SERIES = 'vllm:cache_config_info{{block_size="{size}",engine="{engine}",num_gpu_blocks="{blocks}"}} 1.0'
+
+
+def page(version: str) -> str:
+    return (DATA / f"vllm_metrics_{version}.txt").read_text()
+
+
+def series(blocks: object, size: object = 16, engine: object = 0) -> str:
+    return SERIES.format(blocks=blocks, size=size, engine=engine)
+
+
+@pytest.mark.parametrize("version", ["0.32", "0.33"])
+def test_pages_of_real_engines(version: str) -> None:
+    """Started with --kv-cache-memory-bytes=4194304 --block-size=32 and 1,024 bytes a token."""
+    lines = [line for line in page(version).splitlines() if "cache_config_info" in line]
+    assert parse_kv_pool(lines) == KVPool(num_blocks=128, block_size=32)
+    assert KVPool(num_blocks=128, block_size=32).usable_kv_tokens == 127 * 32
+
+
+def test_smallest_of_several_engines_counts() -> None:
+    lines = [series(300, engine=0), series(100, engine=1), series(200, engine=2)]
+    assert parse_kv_pool(lines) == KVPool(num_blocks=100, block_size=16)
+
+
+def test_engine_that_is_not_sized_yet_is_no_pool_beside_one_that_is() -> None:
+    assert parse_kv_pool([series("None", engine=0), series(100, engine=1)]) == KVPool(num_blocks=100, block_size=16)
+
+
+def test_full_attention_block_of_a_hybrid_is_what_a_block_holds() -> None:
+    line = series(100, 16).replace("{", '{effective_attention_block_size="544",')
+    assert parse_kv_pool([line]) == KVPool(num_blocks=100, block_size=544)
+    unknown = series(100, 16).replace("{", '{effective_attention_block_size="None",')
+    assert parse_kv_pool([unknown]) == KVPool(num_blocks=100, block_size=16)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [series("None")],
+        [series(100, "None")],
+        [series(0)],
+        [series(-5)],
+        [series("1e3")],
+        [series(1 << 33)],
+        [series("9" * 5_000)],
+        [series(100, 1 << 17)],
+        ["vllm:cache_config_info 1.0"],
+        ['vllm:cache_config_info{engine="0"} 1.0'],
+        ['vllm:cache_config_info_other{num_gpu_blocks="5",block_size="16"} 1.0'],
+    ],
+)
+def test_page_without_a_number_of_blocks(lines: list[str]) -> None:
+    assert parse_kv_pool(lines) is ReadingProblem.NO_METRIC
+
+
+@pytest.mark.parametrize("line", ['vllm:cache_config_info{num_gpu_blocks="5', "vllm:cache_config_info{} one", "\x00"])
+def test_page_that_is_none(line: str) -> None:
+    assert parse_kv_pool([line]) in {ReadingProblem.BAD_ANSWER, ReadingProblem.NO_METRIC}
+
+
+@asynccontextmanager
+async def engine(handler):
+    app = web.Application()
+    app.router.add_get("/metrics", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def metrics():
+    reader = EngineMetrics(timeout=0.5, connect_timeout=0.5)
+    yield reader
+    await reader.close()
+
+
+async def test_pool_is_read_over_http_without_credentials(metrics) -> None:
+    seen = []
+
+    async def handler(request):
+        seen.append(dict(request.headers))
+        return web.Response(text=page("0.33"))
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) == KVPool(num_blocks=128, block_size=32)
+    assert "Authorization" not in seen[0]
+
+
+async def test_metric_on_the_last_line_without_its_end_is_found(metrics) -> None:
+    async def handler(_request):
+        return web.Response(text="# a comment\n" + series(77))
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) == KVPool(num_blocks=77, block_size=16)
+
+
+async def test_other_statuses_and_redirects_are_not_followed(metrics) -> None:
+    asked = []
+
+    async def handler(request):
+        asked.append(request.path_qs)
+        raise web.HTTPFound("/metrics?elsewhere")
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+    assert asked == ["/metrics"]
+
+
+async def test_endless_page_is_given_up(metrics, monkeypatch) -> None:
+    monkeypatch.setattr(engine_metrics, "MAX_PAGE_BYTES", 1 << 16)
+
+    async def handler(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"x" * 4096)
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+
+
+async def test_silent_engine_is_given_up(metrics) -> None:
+    forever = asyncio.Event()
+
+    async def handler(_request):
+        await forever.wait()
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TIMEOUT
+        forever.set()
+
+
+async def test_engine_that_is_not_there(metrics) -> None:
+    async def handler(_request):
+        raise AssertionError
+
+    async with engine(handler) as port:
+        pass
+    assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.UNREACHABLE
+
+
+async def test_address_of_the_sixth_version_is_one(metrics) -> None:
+    assert await metrics.kv_pool("::1", 1) is ReadingProblem.UNREACHABLE
