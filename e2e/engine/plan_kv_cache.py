@@ -175,6 +175,8 @@ def stage_specs(case: dict[str, Any], config: Any, stage: int) -> tuple[dict[str
         Platform.update_block_size_for_backend.__func__(type(current_platform), config)
         specs = {}
         for name, layer in get_layers_from_vllm_config(config, AttentionLayerBase).items():
+            if getattr(layer, "kv_sharing_target_layer_name", None) is not None:
+                continue  # as the model runner does
             spec = layer.get_kv_cache_spec(config)
             if isinstance(spec, AttentionSpec):
                 spec = customize_attention_spec(layer.get_attn_backend(), spec)

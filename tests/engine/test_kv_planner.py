@@ -42,6 +42,7 @@ CASES: dict[str, Case] = {
     "gpt-oss-120b tp2 no hybrid manager": Case(config=m.GPT_OSS_120B, tensor_parallel=2, hybrid_manager=False),
     "gemma-3-27b tp4": Case(config=m.GEMMA_3_27B, tensor_parallel=4, max_model_len=65_536, batched_tokens=4096),
     "gemma-4-26b tp2 fp8": Case(config=m.GEMMA_4_26B, tensor_parallel=2, dtype="fp8"),
+    "gemma-4-e4b tp2": Case(config=m.GEMMA_4_E4B, tensor_parallel=2, max_model_len=100_000),
     "command-a tp8": Case(config=m.COMMAND_A, tensor_parallel=8, max_num_seqs=32),
     "exaone-4-32b tp2 pp4": Case(config=m.EXAONE_4_32B, tensor_parallel=2, pipeline_parallel=4),
     "qwen3-next tp2": Case(config=m.QWEN3_NEXT_80B, tensor_parallel=2, ssm_dtype="auto", max_model_len=65_536),

@@ -102,6 +102,11 @@ GEMMA_4_26B = attention(2816, 2112, 30, 16, 8, 256, 262_144) | {
     "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024, "hidden_size_per_layer_input": 0,
     "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True,
 }  # fmt: skip
+GEMMA_4_E4B = attention(2560, 10_240, 42, 8, 2, 256, 262_144) | {
+    "architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "global_head_dim": 512,
+    "num_kv_shared_layers": 18, "sliding_window": 512, "hidden_size_per_layer_input": 256,
+    "vocab_size_per_layer_input": 262_144, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True,
+}  # fmt: skip
 COMMAND_A = sliding(attention(12_288, 36_864, 64, 96, 8, 128, 256_000), 4096, 4) | {
     "architectures": ["Cohere2ForCausalLM"], "model_type": "cohere2", "layer_norm_eps": 1e-5, "logit_scale": 0.25,
     "tie_word_embeddings": True,

@@ -13,8 +13,16 @@ from typing import Any, Final
 
 from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
-from reasoningpool.sizing.layers import MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, AttentionShape, LayerKind, read_layers
-from reasoningpool.sizing.parameters import Dimensions, count_parameters
+from reasoningpool.sizing.layers import (
+    MAX_CONTEXT,
+    MAX_HEADS,
+    MAX_LAYERS,
+    AttentionShape,
+    Dimensions,
+    LayerKind,
+    read_layers,
+)
+from reasoningpool.sizing.parameters import count_parameters
 from reasoningpool.sizing.quantization import Quantization, read_quantization
 from reasoningpool.sizing.state import StateGeometry, read_state
 from reasoningpool.sizing.weights import WeightCounts, WeightFormat

@@ -30,7 +30,9 @@ class LayerKind(Enum):
     SLIDING = auto()
     STATE = auto()  # linear attention, Mamba, short convolution
     FULL_AND_STATE = auto()  # both beside each other (Falcon-H1, the hybrid layers of Zamba2)
-    STATELESS = auto()  # a feed-forward layer of its own (Nemotron-H), or KV shared with an earlier layer
+    STATELESS = auto()  # a feed-forward layer of its own (Nemotron-H)
+    SHARED_FULL = auto()  # attention over the KV of an earlier layer (Gemma 3n and 4)
+    SHARED_SLIDING = auto()
 
     @property
     def is_full(self) -> bool:
@@ -65,6 +67,7 @@ _NAMES: Final = {
     "mlp": LayerKind.STATELESS,
     "moe": LayerKind.STATELESS,
 }
+_SHARED: Final = {LayerKind.FULL: LayerKind.SHARED_FULL, LayerKind.SLIDING: LayerKind.SHARED_SLIDING}
 _PATTERN_LETTERS: Final = {
     "M": LayerKind.STATE, "*": LayerKind.FULL, "-": LayerKind.STATELESS, "E": LayerKind.STATELESS,
 }  # fmt: skip
@@ -149,7 +152,8 @@ def _windowed(
         message = f"num_kv_shared_layers is {shared} of {len(kinds)} layers; the first must keep its own KV"
         raise GeometryError(message, field="num_kv_shared_layers")
     if shared:
-        kinds = kinds[: len(kinds) - shared] + (LayerKind.STATELESS,) * shared
+        own = len(kinds) - shared
+        kinds = (*kinds[:own], *(_SHARED.get(kind, LayerKind.STATELESS) for kind in kinds[own:]))
     return Layers(kinds=kinds, window=window if LayerKind.SLIDING in kinds else None, feed_forward_kinds=letters)
 
 
@@ -195,3 +199,16 @@ def _sliding(reader: ConfigReader, layers: int, window: int | None) -> tuple[Lay
         whole = min(layers, reader.integer("max_window_layers", low=0, high=MAX_LAYERS, default=layers))
         return (LayerKind.FULL,) * whole + (LayerKind.SLIDING,) * (layers - whole)
     return (LayerKind.SLIDING,) * layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimensions:
+    """What the geometry already read."""
+
+    hidden: int
+    heads: int
+    kinds: tuple[LayerKind, ...]
+    full: AttentionShape
+    sliding: AttentionShape
+    context: int  # tokens the rotary tables cover
+    letters: tuple[str, ...] | None = None  # Nemotron-H: what each layer is

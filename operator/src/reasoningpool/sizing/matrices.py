@@ -6,10 +6,12 @@ splits columns, a replicated one is whole on every rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from reasoningpool.sizing.integers import ceil_div
+from reasoningpool.sizing.quantization import Quantization, ignored_layers
 
 
 class Split(Enum):
@@ -59,3 +61,27 @@ class Matrix:
         if self.split is Split.COLUMNS:
             return self.rows, ceil_div(self.columns, ranks)
         return self.rows, self.columns
+
+
+def linear(name: str, rows: int, columns: int, split: Split, **more: int | str | bool) -> Matrix:
+    """A linear layer's weight."""
+    return Matrix(name=name, kind=Kind.LINEAR, rows=rows, columns=columns, split=split, **more)  # type: ignore[arg-type]
+
+
+def small(
+    name: str, rows: int, columns: int = 1, *, split: Split = Split.NONE, units: int = 0, layers: int = 1
+) -> Matrix:
+    """A weight that is never quantized."""
+    return Matrix(name=name, kind=Kind.SMALL, rows=rows, columns=columns, split=split, units=units, layers=layers)
+
+
+def placed(matrices: Iterable[Matrix], layers: Sequence[int], scheme: Quantization) -> list[Matrix]:
+    """The matrices in these layers; parted where the ignore list names some of the layers only."""
+    found: list[Matrix] = []
+    for matrix in matrices if layers else ():
+        whole = 0 if matrix.kind is Kind.SMALL else ignored_layers(scheme, matrix.name, layers)
+        if whole:
+            found.append(replace(matrix, layers=whole, quantized=False))
+        if whole < len(layers):
+            found.append(replace(matrix, layers=len(layers) - whole))
+    return found
