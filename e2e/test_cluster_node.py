@@ -115,7 +115,7 @@ def pod(name: str, code: str, *, gpus: int = 0, **fields: Any) -> dict[str, Any]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"

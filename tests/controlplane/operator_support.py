@@ -48,7 +48,7 @@ PATHS = {
 CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
 
 
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """What the condition answers as soon as it is true; fails when it is not in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

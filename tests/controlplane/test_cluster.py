@@ -46,7 +46,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"

@@ -108,6 +108,7 @@ def test_the_log_tells_what_the_operator_does(cluster, operator):
     make(cluster)
     cluster.patch("ReasoningPool", "p", {"spec": {"tiers": [tier(replicas=3, maxNumSeqs=2)]}})
     eventually(lambda: cluster.replicas("p-reasoning") == 3, "the new number")
+    eventually(lambda: "RolloutStarted" in operator.text(), "the cycle's events, which come last")
     cluster.delete("ReasoningPool", "p")
     eventually(lambda: not any(cluster.list(kind) for kind in CHILDREN[1:]), "the children to go", 60)
     eventually(lambda: "the pool is gone" in operator.text(), "the last line")
