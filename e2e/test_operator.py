@@ -239,7 +239,8 @@ def test_broken_engine_is_explained_by_get_and_describe_alone(
     body, expected, advice = BROKEN[case]
     apply(operated, namespace, body)
     wait_until(lambda: reason(operated, namespace) in FAILURE_REASONS, 180, lambda: describe(operated, namespace))
-    wait_until(lambda: reason(operated, namespace) == expected, 30, lambda: describe(operated, namespace))
+    # A first look may come before the engine's last words; a log is read again after half a minute.
+    wait_until(lambda: reason(operated, namespace) == expected, 120, lambda: describe(operated, namespace))
     assert expected in operated.kubectl("-n", namespace, "get", "rp").stdout
     described = operated.kubectl("-n", namespace, "describe", "rp").stdout
     assert advice in described

@@ -16,9 +16,12 @@ from reasoningpool.reconcile.writer import extra
 log = logging.getLogger(__name__)
 
 _LINES: Final = 60
-_BYTES: Final = 16_384
+# Counted from the first of the lines, so it must be generous: the telling line is near the last.
+_BYTES: Final = 65_536
 # A crash-looping container writes a new log at every restart; reading each of them says nothing new.
 _AGAIN_SECONDS: Final = 30.0
+# A log that could not be read, or had nothing in it yet: the kubelet swaps logs while a container restarts.
+_EMPTY_AGAIN_SECONDS: Final = 3.0
 
 
 async def read_logs(
@@ -47,7 +50,8 @@ def _is_outdated(store: Store, pool: PoolName, read: LogRead) -> bool:
     record = store.record(pool, read.pod)
     if record is None or record.uid != read.uid:
         return True
-    return record.version != read.pod_version and time.monotonic() - read.at >= _AGAIN_SECONDS
+    again = _AGAIN_SECONDS if read.log.text else _EMPTY_AGAIN_SECONDS
+    return record.version != read.pod_version and time.monotonic() - read.at >= again
 
 
 async def _log_end(kube: Kube, pool: PoolName, item: LogWanted) -> str:
