@@ -220,3 +220,12 @@ def test_tier_engine_is_merged_field_by_field_and_errors_name_where_they_were_wr
     found = resolved(body)
     assert [entry.engine.memory_utilization_percent for entry in found.tiers] == [80, 80]
     assert [error.path for error in found.errors] == ["spec.tiers[0].engine.extraArgs[0]"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [(["--enable-expert-parallel"], True), (["--enable_expert_parallel"], True), (["-ep"], True), ([], False)],
+)
+def test_expert_parallelism_is_read_from_the_extra_arguments(extra: list[str], expected: bool) -> None:  # noqa: FBT001
+    found = resolved(pool(tiers=[tier(engine={"extraArgs": extra}), chat_tier()]))
+    assert found.tiers[0].sizing_input.expert_parallel is expected
