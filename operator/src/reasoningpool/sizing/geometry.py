@@ -14,9 +14,11 @@ from typing import Any, Final
 from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
 from reasoningpool.sizing.layers import (
+    FULL_KINDS,
     MAX_CONTEXT,
     MAX_HEADS,
     MAX_LAYERS,
+    STATE_KINDS,
     AttentionShape,
     Dimensions,
     LayerKind,
@@ -125,17 +127,17 @@ class Geometry:
     @property
     def full_layers(self) -> int:
         """Layers that cache every token."""
-        return sum(kind.is_full for kind in self.layer_kinds)
+        return sum(map(self.layer_kinds.count, FULL_KINDS))
 
     @property
     def sliding_layers(self) -> int:
         """Layers that cache a window of tokens."""
-        return sum(kind is LayerKind.SLIDING for kind in self.layer_kinds)
+        return self.layer_kinds.count(LayerKind.SLIDING)
 
     @property
     def state_layers(self) -> int:
         """Layers with a fixed state per request."""
-        return sum(kind.has_state for kind in self.layer_kinds)
+        return sum(map(self.layer_kinds.count, STATE_KINDS))
 
     @property
     def is_hybrid(self) -> bool:

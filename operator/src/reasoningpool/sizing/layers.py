@@ -37,12 +37,16 @@ class LayerKind(Enum):
     @property
     def is_full(self) -> bool:
         """Whether it caches every token."""
-        return self in (LayerKind.FULL, LayerKind.FULL_AND_STATE)
+        return self in FULL_KINDS
 
     @property
     def has_state(self) -> bool:
         """Whether it keeps a fixed state per request."""
-        return self in (LayerKind.STATE, LayerKind.FULL_AND_STATE)
+        return self in STATE_KINDS
+
+
+FULL_KINDS: Final = (LayerKind.FULL, LayerKind.FULL_AND_STATE)
+STATE_KINDS: Final = (LayerKind.STATE, LayerKind.FULL_AND_STATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from reasoningpool.sizing.integers import ceil_div, round_up
@@ -33,7 +34,7 @@ _LARGE_STEP: Final = 2 * _MIB
 _HOPPER: Final = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WeightCounts:
     """The matrices of a model and what follows from them."""
 
@@ -42,6 +43,11 @@ class WeightCounts:
     experts_total: int = 0  # number of routed experts, 0: dense
     experts_per_token: int = 0
     buffer_bytes: int = 0  # rotary tables, on every rank
+
+    @cached_property
+    def _known(self) -> dict[tuple[object, ...], int]:
+        """Sums already made: the fixed point of the memory model asks for the same ones dozens of times."""
+        return {}
 
     def _count(self, kinds: Iterable[Kind], *, whole: bool | None = None) -> int:
         chosen = frozenset(kinds)
@@ -91,8 +97,13 @@ class WeightCounts:
 
     def bytes_total(self, fmt: WeightFormat) -> int:
         """Bytes of the checkpoint. Qwen3-32B: 32.762 B parameters, 65.52 GB in bf16, 34.33 GB in block fp8."""
+        if (fmt,) in self._known:
+            return self._known[fmt,]
         group = self.group_size
-        return round(sum(m.copies * m.layers * sum(_bytes(m, fmt, m.rows, m.columns, group)) for m in self.matrices))
+        self._known[fmt,] = round(
+            sum(m.copies * m.layers * sum(_bytes(m, fmt, m.rows, m.columns, group)) for m in self.matrices)
+        )
+        return self._known[fmt,]
 
     def bytes_per_gpu(
         self,
@@ -107,6 +118,9 @@ class WeightCounts:
         `compute_capability` decides how MXFP4 experts are padded (unknown: as the Marlin kernels do, which is the
         most). gpt-oss-20b on one GPU: 13.45 GiB on Hopper, 13.7 GiB on Ampere; 12.8 GiB as a checkpoint.
         """
+        known = (fmt, tensor_parallel, expert_parallel, compute_capability)
+        if known in self._known:
+            return self._known[known]
         tensors: dict[tuple[str, int], float] = {}
         loose = float(self.buffer_bytes)
         for matrix in self.matrices:
@@ -119,7 +133,8 @@ class WeightCounts:
             tensors[key] = tensors.get(key, 0.0) + values * copies
             if matrix.absorbed and matrix.quantized and _quantizes(fmt, matrix):
                 loose += rows * columns * copies * _BYTES_16BIT * matrix.layers
-        return round(loose + sum(_allocated(size) * layers for (_, layers), size in tensors.items()))
+        self._known[known] = round(loose + sum(_allocated(size) * layers for (_, layers), size in tensors.items()))
+        return self._known[known]
 
     def bytes_read_per_step(self, fmt: WeightFormat, tensor_parallel: int, sequences: int) -> float:
         """Weight bytes one decode step reads on one rank.
