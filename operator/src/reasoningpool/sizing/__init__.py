@@ -3,6 +3,7 @@
 Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_config` reads a model.
 """
 
+from reasoningpool.sizing.curve import CurvePoint, throughput_curve
 from reasoningpool.sizing.errors import GeometryError, SizingError
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.plan import plan
@@ -24,6 +25,7 @@ __all__ = [
     "AcceleratorFacts",
     "Change",
     "ConcurrencyPolicy",
+    "CurvePoint",
     "DoesNotFit",
     "Effort",
     "Geometry",
@@ -36,5 +38,6 @@ __all__ = [
     "Step",
     "TokenQuantiles",
     "plan",
+    "throughput_curve",
     "valid_tensor_parallel_sizes",
 ]

@@ -75,6 +75,16 @@ class ResidentTokens:
         return float(np.dot(self.weights, self.starts + self.lengths / 2))
 
     @property
+    def mean_output(self) -> float:
+        """`E[o]` over requests, not length-biased."""
+        return 1 / float(np.dot(self.weights, 1 / self.lengths))
+
+    @property
+    def mean_prompt(self) -> float:
+        """`E[p]` over requests, template and lookahead included."""
+        return float(np.dot(self.weights / self.lengths, self.starts)) * self.mean_output
+
+    @property
     def longest(self) -> float:
         """The largest value a request can reach."""
         return float(np.max(self.starts + self.lengths))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from reasoningpool.sizing import constants as c
+from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.memory import free_bytes
-from reasoningpool.sizing.solve import Frame, Shortfall, Solution
+from reasoningpool.sizing.solve import Shortfall, Solution
 from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, Step
 from reasoningpool.sizing.units import counted, human_bytes
 
@@ -132,7 +133,7 @@ def _demand_steps(found: Solution) -> Iterator[Step]:
     )
     yield Step(
         name="mean resident",
-        value=f"{found.resident.mean:,.0f} tokens",
+        value=f"{found.load.resident.mean:,.0f} tokens",
         formula="E[o (p + o/2)] / E[o]: long runs are seen more often, at a uniform phase of their growth",
     )
     yield Step(
@@ -172,7 +173,7 @@ def _explicit_warnings(found: Solution) -> Iterator[str]:
     if inputs.max_num_seqs is not None and inputs.max_num_seqs > found.derived:
         yield (
             f"maxNumSeqs {inputs.max_num_seqs:,} exceeds the derived {found.derived:,} ({found.derived_limit.value}); "
-            f"expect up to {100 * found.overflow:.0f} % of requests preempted at full load"
+            f"expect up to {100 * found.preempted_share:.0f} % of requests preempted at full load"
         )
     if inputs.max_model_len is None:
         return

@@ -1,0 +1,86 @@
+"""Throughput and preemption against the number of sequences: what the chosen risk costs.
+
+Estimates for a saturated replica (always a request waiting). A request costs the engine its share of the decode
+steps, the prefill of its own prompt, and for each preemption the prefill of all it held by then:
+
+    seconds = E[output] * step(running) / running + (E[prompt] - shared + preemptions * resident) / prefill rate
+
+Step and prefill times are the bandwidth and compute models of `latency`: no GPU was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from reasoningpool.sizing import latency
+from reasoningpool.sizing.limits import sequence_cap
+from reasoningpool.sizing.load import Load
+from reasoningpool.sizing.solve import Solution, solve
+from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.validate import validate
+
+_BEYOND: Final = 2.0  # the curve ends at this many times the sequences the pool carries on average
+_POINTS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """A saturated replica at one `max_num_seqs`."""
+
+    sequences: int
+    running: float  # mean number of requests that run at a time
+    overflow: float  # P(what `sequences` requests hold > the pool)
+    preempted_share: float  # expected share of requests preempted at least once, 0 to 1
+    preemptions_per_request: float
+    time_per_output_token_ms: float  # of one decode step, recomputation not counted
+    output_tokens_per_second: float  # of the replica, tokens that are computed again not counted twice
+    derived: bool = False  # the plan's own number
+
+
+def throughput_curve(inputs: SizingInput, sequences: Iterable[int] | None = None) -> tuple[CurvePoint, ...]:
+    """The curve over the stated numbers of sequences, by default about 24 from 1 to twice what the pool carries.
+
+    The plan's own number is among the default ones. Empty when the budgets do not fit. Raises `SizingError`
+    as `plan` does.
+    """
+    validate(inputs)
+    found = solve(inputs)
+    if not isinstance(found, Solution):
+        return ()
+    load = Load.of(found.frame)
+    chosen = sorted(set(sequences)) if sequences is not None else _default_numbers(load, found)
+    return tuple(point(load, n, derived=n == found.sequences) for n in chosen if n > 0)
+
+
+def point(load: Load, sequences: int, *, derived: bool = False) -> CurvePoint:
+    """One point of the curve."""
+    inputs = load.frame.inputs
+    running = load.running(sequences)
+    step_ms = load.time_per_output_token_ms(running)
+    rate = latency.prefill_tokens_per_second(inputs)
+    preemptions = load.preemptions_per_request(sequences)
+    own_prompt = max(0.0, load.resident.mean_prompt - load.frame.shared_tokens)
+    prefilled = own_prompt + preemptions * load.resident_at_preemption
+    output = load.resident.mean_output
+    seconds = output * step_ms / 1000 / running + prefilled / rate
+    return CurvePoint(
+        sequences=sequences,
+        running=running,
+        overflow=load.overflow(sequences),
+        preempted_share=load.preempted_share(sequences),
+        preemptions_per_request=preemptions,
+        time_per_output_token_ms=step_ms,
+        output_tokens_per_second=output / seconds,
+        derived=derived,
+    )
+
+
+def _default_numbers(load: Load, found: Solution) -> list[int]:
+    """The plan's number and about `_POINTS` others, evenly spaced up to twice what the pool carries on average."""
+    carried = load.frame.free_blocks(found.derived) / load.demand.mean
+    end = max(found.sequences, min(ceil(_BEYOND * carried), sequence_cap(load.frame.inputs)), 1)
+    step = max(1, round(end / _POINTS))
+    return sorted({1, found.sequences, found.worst_case, end, *range(step, end + 1, step)})
