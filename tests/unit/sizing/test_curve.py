@@ -21,7 +21,7 @@ def test_more_sequences_are_never_preempted_less() -> None:
     assert all(a.sequences < b.sequences for a, b in pairwise(points))
     assert all(a.preempted_share <= b.preempted_share for a, b in pairwise(points))
     assert points[0].preempted_share == 0
-    assert points[-1].preempted_share > 0.5
+    assert points[-1].preempted_share > 0.2
 
 
 def test_throughput_rises_while_nothing_is_preempted_and_falls_once_much_is() -> None:

@@ -6,6 +6,7 @@ Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_con
 from reasoningpool.sizing.curve import CurvePoint, throughput_curve
 from reasoningpool.sizing.errors import GeometryError, SizingError
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
+from reasoningpool.sizing.observed import ObservedTokens, observe
 from reasoningpool.sizing.plan import plan
 from reasoningpool.sizing.types import (
     AcceleratorFacts,
@@ -32,11 +33,13 @@ __all__ = [
     "GeometryError",
     "KVCacheDType",
     "Limit",
+    "ObservedTokens",
     "SizingError",
     "SizingInput",
     "SizingPlan",
     "Step",
     "TokenQuantiles",
+    "observe",
     "plan",
     "throughput_curve",
     "valid_tensor_parallel_sizes",

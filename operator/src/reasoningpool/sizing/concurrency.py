@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import erfc, exp, pi, sqrt
-from typing import TYPE_CHECKING, Final
+from math import erfc, pi, sqrt
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -68,21 +68,100 @@ class BlockDemand:
 
     def overflow(self, sequences: int, usable: float) -> float:
         """P(blocks held by `sequences` requests > usable)."""
+        return float(self.sum(sequences).tails(np.array([float(usable)]))[0])
+
+    def sum(self, sequences: int) -> BlockSum:
+        """Distribution of the blocks held by `sequences` requests."""
         if sequences <= EXACT_UP_TO:
-            cells = int((usable - sequences * self._least) / self._unit + 1e-9)
-            if usable < sequences * self._least:
-                return 1.0
-            if cells >= sequences * (_CELLS - 1):
-                return 0.0
-            sums = np.fft.irfft(self._spectrum**sequences, _TRANSFORM)
-            return float(min(1.0, max(0.0, sums[cells + 1 :].sum())))
-        spread = self._deviation * sqrt(sequences)
-        if spread <= 0:
-            return float(sequences * self.mean > usable)
-        z = (usable - sequences * self.mean) / spread
-        tail = 0.5 * erfc(z / sqrt(2))
-        correction = exp(-z * z / 2) / sqrt(2 * pi) * self._skew * (z * z - 1) / (6 * sqrt(sequences))
-        return min(1.0, max(0.0, tail + correction))
+            masses = np.fft.irfft(_power(self._spectrum, sequences), _TRANSFORM)[: sequences * (_CELLS - 1) + 1]
+            return ExactSum(sequences * self._least, self._unit, masses)
+        root = sqrt(sequences)
+        return NormalSum(sequences * self.mean, self._deviation * root, self._skew / root)
+
+
+class BlockSum(Protocol):
+    """Blocks held by a number of requests; `levels` rise."""
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        ...
+
+    def densities(self, levels: Floats) -> Floats:
+        """Probability density per block.
+
+        Beyond its highest point it is never let rise again, so that more room never means more.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSum:
+    """Masses on a grid of `unit` blocks from `least`."""
+
+    least: float
+    unit: float
+    masses: Floats
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        beyond = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+        last = len(self.masses) - 1
+        cells = np.floor((levels - self.least) / self.unit + 1e-9)
+        inside = beyond[np.clip(cells + 1, 0, last + 1).astype(int)]
+        result: Floats = np.clip(np.where(cells >= last, 0.0, np.where(cells < 0, 1.0, inside)), 0.0, 1.0)
+        return result
+
+    def densities(self, levels: Floats) -> Floats:
+        """Density between the grid's points, by interpolation."""
+        masses, highest = self.masses.copy(), int(self.masses.argmax())
+        masses[highest:] = np.maximum.accumulate(masses[highest:][::-1])[::-1]
+        cells = (levels - self.least) / self.unit
+        result: Floats = np.interp(cells, np.arange(len(masses)), masses, left=0.0, right=0.0)
+        return np.maximum(result, 0.0) / self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class NormalSum:
+    """A normal distribution corrected for skew (first term of Edgeworth's series)."""
+
+    mean: float
+    deviation: float
+    skew: float
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        if self.deviation <= 0:
+            return (self.mean > levels).astype(float)
+        z = (levels - self.mean) / self.deviation
+        tail = np.array([0.5 * erfc(value / sqrt(2)) for value in z])
+        result: Floats = np.clip(tail + _normal_density(z) * self.skew * (z * z - 1) / 6, 0.0, 1.0)
+        return result
+
+    def densities(self, levels: Floats) -> Floats:
+        """Density of the corrected normal distribution."""
+        if self.deviation <= 0:
+            return np.zeros_like(levels)
+        z = (levels - self.mean) / self.deviation
+        result: Floats = np.maximum(_normal_density(z) * (1 + self.skew * (z**3 - 3 * z) / 6), 0.0) / self.deviation
+        return result
+
+
+def _power(spectrum: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """Whole power by squaring: the general power of complex numbers takes ten times as long."""
+    result = np.ones_like(spectrum)
+    square = spectrum
+    while exponent:
+        if exponent & 1:
+            result = result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return result
+
+
+def _normal_density(z: Floats) -> Floats:
+    density: Floats = np.exp(-z * z / 2) / sqrt(2 * pi)
+    return density
 
 
 def _grid_masses(weights: Floats, starts: Floats, lengths: Floats, least: float, unit: float) -> Floats:

@@ -11,13 +11,14 @@ Step and prefill times are the bandwidth and compute models of `latency`: no GPU
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
 from reasoningpool.sizing import latency
 from reasoningpool.sizing.limits import sequence_cap
 from reasoningpool.sizing.load import Load
+from reasoningpool.sizing.preemption import NONE, Preemption
 from reasoningpool.sizing.solve import Solution, solve
 from reasoningpool.sizing.types import SizingInput
 from reasoningpool.sizing.validate import validate
@@ -52,26 +53,35 @@ def throughput_curve(inputs: SizingInput, sequences: Iterable[int] | None = None
         return ()
     load = Load.of(found.frame)
     chosen = sorted(set(sequences)) if sequences is not None else _default_numbers(load, found)
-    return tuple(point(load, n, derived=n == found.sequences) for n in chosen if n > 0)
+    points: list[CurvePoint] = []
+    expected = NONE
+    for number in (n for n in chosen if n > 0):
+        expected = _at_least(expected, load.preemption(number), number, points)
+        points.append(_point(load, number, expected, derived=number == found.sequences))
+    return tuple(points)
 
 
-def point(load: Load, sequences: int, *, derived: bool = False) -> CurvePoint:
-    """One point of the curve."""
-    inputs = load.frame.inputs
-    running = load.running(sequences)
+def _at_least(before: Preemption, now: Preemption, sequences: int, points: list[CurvePoint]) -> Preemption:
+    """More sequences are never preempted less, nor do fewer of them run: what is above the pool only waits."""
+    running = max(points[-1].running if points else 0.0, sequences - now.waiting)
+    most = now if now.per_request >= before.per_request else before
+    return replace(most, share=max(before.share, now.share), waiting=sequences - running)
+
+
+def _point(load: Load, sequences: int, expected: Preemption, *, derived: bool) -> CurvePoint:
+    inputs, resident = load.frame.inputs, load.resident
+    running = max(1.0, sequences - expected.waiting)
     step_ms = load.time_per_output_token_ms(running)
-    rate = latency.prefill_tokens_per_second(inputs)
-    preemptions = load.preemptions_per_request(sequences)
-    own_prompt = max(0.0, load.resident.mean_prompt - load.frame.shared_tokens)
-    prefilled = own_prompt + preemptions * load.resident_at_preemption
-    output = load.resident.mean_output
-    seconds = output * step_ms / 1000 / running + prefilled / rate
+    recomputed = expected.per_request * load.tokens_of(expected.victim_blocks)
+    prefilled = resident.mean_prompt_beyond(load.frame.shared_tokens) + recomputed
+    output = resident.mean_output
+    seconds = output * step_ms / 1000 / running + prefilled / latency.prefill_tokens_per_second(inputs)
     return CurvePoint(
         sequences=sequences,
         running=running,
         overflow=load.overflow(sequences),
-        preempted_share=load.preempted_share(sequences),
-        preemptions_per_request=preemptions,
+        preempted_share=expected.share,
+        preemptions_per_request=expected.per_request,
         time_per_output_token_ms=step_ms,
         output_tokens_per_second=output / seconds,
         derived=derived,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ class ResidentTokens:
         """`E[o]` over requests, not length-biased."""
         return 1 / float(np.dot(self.weights, 1 / self.lengths))
 
-    @property
-    def mean_prompt(self) -> float:
-        """`E[p]` over requests, template and lookahead included."""
-        return float(np.dot(self.weights / self.lengths, self.starts)) * self.mean_output
+    def mean_prompt_beyond(self, shared_tokens: int) -> float:
+        """`E[max(0, p - shared)]` over requests, template and lookahead included."""
+        own = np.maximum(self.starts - shared_tokens, 0)
+        return float(np.dot(self.weights / self.lengths, own)) * self.mean_output
 
     @property
     def longest(self) -> float:
@@ -96,6 +97,12 @@ def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> Re
     starts: list[Floats] = []
     lengths: list[Floats] = []
     for effort, own in zip(inputs.efforts, tokens, strict=True):
+        if effort.observed is not None:
+            chance, prompt, output = _observed_points(effort.observed, own, inputs.template_overhead_tokens)
+            weights.append(own.share * chance * output)
+            starts.append(prompt + own.lookahead)
+            lengths.append(output)
+            continue
         prompt_p, prompt = _points(
             effort.prompt_distribution, own.prompt, inputs.template_overhead_tokens, _PROMPT_POINTS
         )
@@ -106,6 +113,14 @@ def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> Re
         lengths.append(np.tile(output, len(prompt)))
     total = np.concatenate(weights)
     return ResidentTokens(total / total.sum(), np.concatenate(starts), np.concatenate(lengths))
+
+
+def _observed_points(observed: ObservedTokens, own: EffortTokens, overhead: int) -> tuple[Floats, Floats, Floats]:
+    """Chances, prompts and outputs of the classes, cut at the budgets."""
+    requests, prompts, outputs = (
+        np.array(values) for values in (observed.requests, observed.prompts, observed.outputs)
+    )
+    return requests / requests.sum(), np.clip(prompts + overhead, 1, own.prompt), np.clip(outputs, 1, own.output)
 
 
 def _points(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from reasoningpool.sizing import latency
-from reasoningpool.sizing.concurrency import BlockDemand
+from reasoningpool.sizing.concurrency import BlockDemand, BlockSum
 from reasoningpool.sizing.demand import ResidentTokens, resident_tokens
 from reasoningpool.sizing.frame import Frame
+from reasoningpool.sizing.preemption import NONE, Preemption, preemption
+
+MOST_OVERFLOW: Final = 0.5  # P(resident > usable) no derived number goes beyond
+_OVERLOADS: Final = (1.0, 1.04, 1.08, 1.15, 1.3, 1.6)  # times what the pool carries on average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +42,53 @@ class Load:
             return 0.0
         return self.demand.overflow(sequences, self.frame.free_blocks(sequences))
 
-    def preempted_share(self, sequences: int) -> float:
-        """Expected share of requests preempted at least once, at full load."""
-        return self.overflow(sequences)
+    def preemption(self, sequences: int) -> Preemption:
+        """What a saturated pool does with `sequences`; nothing is preempted where the worst case fits.
 
-    def preemptions_per_request(self, sequences: int) -> float:
-        """Expected number of preemptions over requests; a request may be preempted more than once."""
-        return self.preempted_share(sequences)
+        Sequences beyond what the pool carries only wait, so the figures do not fall again there.
+        """
+        if self.worst_fits(sequences):
+            return NONE
+        free = self.frame.free_blocks(sequences)
+        carried = free / self.demand.mean
+        if sequences <= carried:
+            return self._preemption(self.demand.sum(sequences), sequences, free)
+        numbers = sorted({sequences, *(min(sequences, max(1, round(factor * carried))) for factor in _OVERLOADS)})
+        found = [self._preemption(self.demand.sum(number), number, free) for number in numbers]
+        runs = max(number - each.waiting for number, each in zip(numbers, found, strict=True))
+        most = max(found, key=lambda each: each.per_request)
+        return replace(most, share=max(each.share for each in found), waiting=sequences - runs)
 
-    @property
-    def resident_at_preemption(self) -> float:
-        """Tokens a request holds when it is preempted, which are computed again: the mean resident of its own."""
-        return max(0.0, self.resident.mean - self.frame.shared_tokens)
+    def within(self, sequences: int, risk: float) -> bool:
+        """Whether at most `risk` of the requests are preempted, and more run with it than with fewer sequences.
 
-    def running(self, sequences: int) -> float:
-        """Mean number of requests that run at full load: never more than the pool carries on average."""
-        return max(1.0, min(float(sequences), self.frame.free_blocks(sequences) / self.demand.mean))
+        Once the pool is more likely full than not, a further sequence would wait for room instead of running.
+        """
+        if self.worst_fits(sequences):
+            return True
+        free = self.frame.free_blocks(sequences)
+        held = self.demand.sum(sequences)
+        if held.tails(np.array([float(free)]))[0] > MOST_OVERFLOW:
+            return False
+        return self._preemption(held, sequences, free).share <= risk
+
+    def _preemption(self, held: BlockSum, sequences: int, free: float) -> Preemption:
+        frame, layout = self.frame, self.frame.layout
+        per_token = layout.full_groups / layout.block_size
+        own_prompt = self.resident.mean_prompt_beyond(frame.shared_tokens) * per_token
+        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
+        return preemption(
+            held,
+            sequences,
+            free,
+            growth=self.resident.mean_output * per_token,
+            prompt=own_prompt + rounding + layout.constant_blocks,
+        )
+
+    def tokens_of(self, blocks: float) -> float:
+        """Tokens a request has computed that holds this many blocks of its own."""
+        layout = self.frame.layout
+        return max(0.0, blocks - layout.constant_blocks) * layout.block_size / layout.full_groups
 
     def time_per_output_token_ms(self, sequences: float) -> float:
         """Milliseconds of a decode step by the bandwidth model."""

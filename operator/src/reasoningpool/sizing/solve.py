@@ -113,7 +113,7 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
     cap = min(sequence_cap(inputs), frame.batched_tokens)
     worst = max(1, largest(load.worst_fits, up_to=cap))
     statistical = inputs.policy is ConcurrencyPolicy.STATISTICAL
-    by_kv = max(worst, largest(lambda n: load.preempted_share(n) <= risk, up_to=cap)) if statistical else worst
+    by_kv = max(worst, largest(lambda n: load.within(n, risk), up_to=cap)) if statistical else worst
     derived, limit = by_kv, _kv_limit(frame, load.demand.mean) if by_kv < cap else Limit.ENGINE_CAP
     objective = inputs.time_per_output_token_ms
     warnings: list[str] = []
@@ -137,7 +137,7 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
         derived_limit=limit,
         sequences=sequences,
         limit=Limit.EXPLICIT if stated is not None else limit,
-        preempted_share=load.preempted_share(sequences),
+        preempted_share=load.preemption(sequences).share,
         tpot_ms=max(tpot(sequences), float(objective)) if objective is not None else tpot(sequences),
         warnings=tuple(warnings),
     )
