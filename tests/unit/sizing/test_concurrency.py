@@ -8,7 +8,7 @@ import pytest
 
 from reasoningpool.sizing import ConcurrencyPolicy, Effort, Limit, TokenQuantiles
 from reasoningpool.sizing.blocks import KVLayout
-from reasoningpool.sizing.concurrency import EXACT_UP_TO, BlockDemand, largest
+from reasoningpool.sizing.concurrency import EXACT_UP_TO, BlockDemand, BlockMixture, largest
 from reasoningpool.sizing.demand import ResidentTokens, effort_tokens, resident_tokens
 from unit.sizing.builders import EFFORTS, effort, planned, sizing_input
 
@@ -31,8 +31,8 @@ def resident_of(efforts: Sequence[Effort]) -> ResidentTokens:
     return resident_tokens(inputs, effort_tokens(inputs, None))
 
 
-def demand_of(efforts: Sequence[Effort]) -> BlockDemand:
-    return BlockDemand.of(resident_of(efforts), LAYOUT, 0)
+def demand_of(efforts: Sequence[Effort], *, shared_tokens: int = 0) -> BlockDemand:
+    return BlockDemand.of(BlockMixture.of(resident_of(efforts), LAYOUT, shared_tokens))
 
 
 def sampled_blocks(efforts: Sequence[Effort], *, slots: int, steps: int, seed: int = 0) -> np.ndarray:
@@ -227,8 +227,10 @@ def test_a_shared_prefix_leaves_no_request_less_than_nothing() -> None:
     resident = resident_of(
         [effort(prompt=8192, thinking=0, answer=160, prompt_distribution=TokenQuantiles(p50=10, p90=20, p99=30))]
     )
-    assert BlockDemand.of(resident, LAYOUT, 4096).mean == pytest.approx(160 / 2 / 16 + 15 / 32)
-    assert BlockDemand.of(resident_of(EFFORTS), LAYOUT, 4096).mean == pytest.approx(demand_of(EFFORTS).mean - 256)
+    assert BlockDemand.of(BlockMixture.of(resident, LAYOUT, 4096)).mean == pytest.approx(160 / 2 / 16 + 15 / 32)
+    assert BlockDemand.of(BlockMixture.of(resident_of(EFFORTS), LAYOUT, 4096)).mean == pytest.approx(
+        demand_of(EFFORTS).mean - 256
+    )
 
 
 def test_limits_other_than_the_pool_are_named() -> None:

@@ -27,6 +27,27 @@ _TRANSFORM: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
+class BlockMixture:
+    """What a request in flight holds in blocks: a mixture of uniform distributions on [start, start + length]."""
+
+    weights: Floats
+    starts: Floats
+    lengths: Floats
+
+    @classmethod
+    def of(cls, resident: ResidentTokens, layout: KVLayout, shared_tokens: int) -> BlockMixture:
+        """From tokens to blocks: `full_groups * (T / block + rounding) + constant`.
+
+        Rounding up to a block costs `(block - 1) / (2 block)` blocks on average. Whole blocks of a shared
+        prefix are counted once elsewhere.
+        """
+        per_token = layout.full_groups / layout.block_size
+        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
+        own = np.maximum(resident.starts - shared_tokens, 0)
+        return cls(resident.weights, own * per_token + rounding + layout.constant_blocks, resident.lengths * per_token)
+
+
+@dataclass(frozen=True, slots=True)
 class BlockDemand:
     """Distribution of the pool blocks one request in flight holds, with the sum of many."""
 
@@ -38,21 +59,9 @@ class BlockDemand:
     _spectrum: NDArray[np.complex128] = field(repr=False)
 
     @classmethod
-    def of(cls, resident: ResidentTokens, layout: KVLayout, shared_tokens: int) -> BlockDemand:
-        """From tokens to blocks: `full_groups * (T / block + rounding) + constant`.
-
-        Rounding up to a block costs `(block - 1) / (2 block)` blocks on average. Whole blocks of a shared
-        prefix are counted once elsewhere.
-        """
-        per_token = layout.full_groups / layout.block_size
-        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
-        own = np.maximum(resident.starts - shared_tokens, 0)
-        starts = own * per_token + rounding + layout.constant_blocks
-        lengths = resident.lengths * per_token
-        return cls._from_mixture(resident.weights, starts, lengths)
-
-    @classmethod
-    def _from_mixture(cls, weights: Floats, starts: Floats, lengths: Floats) -> BlockDemand:
+    def of(cls, mixture: BlockMixture) -> BlockDemand:
+        """From what one request in flight holds."""
+        weights, starts, lengths = mixture.weights, mixture.starts, mixture.lengths
         mean = float(np.dot(weights, starts + lengths / 2))
         low, high = starts - mean, starts - mean + lengths
         second = float(np.dot(weights, (low * low + low * high + high * high) / 3))

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from reasoningpool.sizing import latency
-from reasoningpool.sizing.concurrency import BlockDemand, BlockSum
+from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture
 from reasoningpool.sizing.demand import ResidentTokens, resident_tokens
 from reasoningpool.sizing.frame import Frame
-from reasoningpool.sizing.preemption import NONE, Preemption, preemption
+from reasoningpool.sizing.preemption import NONE, Preemption, Turnover, preemption
 
 MOST_OVERFLOW: Final = 0.5  # P(resident > usable) no derived number goes beyond
 _OVERLOADS: Final = (1.0, 1.04, 1.08, 1.15, 1.3, 1.6)  # times what the pool carries on average
@@ -24,12 +24,15 @@ class Load:
     frame: Frame
     resident: ResidentTokens
     demand: BlockDemand
+    turnover: Turnover
 
     @classmethod
     def of(cls, frame: Frame) -> Load:
         """The load of the frame's efforts."""
         resident = resident_tokens(frame.inputs, frame.efforts)
-        return cls(frame=frame, resident=resident, demand=BlockDemand.of(resident, frame.layout, frame.shared_tokens))
+        mixture = BlockMixture.of(resident, frame.layout, frame.shared_tokens)
+        turnover = Turnover.of(mixture.weights, mixture.starts, mixture.lengths)
+        return cls(frame=frame, resident=resident, demand=BlockDemand.of(mixture), turnover=turnover)
 
     def worst_fits(self, sequences: int) -> bool:
         """Whether every request may be at the largest footprint at once."""
@@ -52,12 +55,16 @@ class Load:
         free = self.frame.free_blocks(sequences)
         carried = free / self.demand.mean
         if sequences <= carried:
-            return self._preemption(self.demand.sum(sequences), sequences, free)
+            return preemption(self.demand.sum(sequences), self.turnover, sequences, free)
         numbers = sorted({sequences, *(min(sequences, max(1, round(factor * carried))) for factor in _OVERLOADS)})
-        found = [self._preemption(self.demand.sum(number), number, free) for number in numbers]
-        runs = max(number - each.waiting for number, each in zip(numbers, found, strict=True))
+        found = [
+            preemption(self.demand.sum(number), self.turnover, number, free, overloaded=True) for number in numbers
+        ]
         most = max(found, key=lambda each: each.per_request)
-        return replace(most, share=max(each.share for each in found), waiting=sequences - runs)
+        # On average half of what the next request wants is free.
+        room = max(1.0, (free - most.victim_blocks / 2) / self.demand.mean)
+        runs = max(number - each.waiting for number, each in zip(numbers, found, strict=True))
+        return replace(most, share=max(each.share for each in found), waiting=max(0.0, sequences - min(runs, room)))
 
     def within(self, sequences: int, risk: float) -> bool:
         """Whether at most `risk` of the requests are preempted, and more run with it than with fewer sequences.
@@ -70,20 +77,7 @@ class Load:
         held = self.demand.sum(sequences)
         if held.tails(np.array([float(free)]))[0] > MOST_OVERFLOW:
             return False
-        return self._preemption(held, sequences, free).share <= risk
-
-    def _preemption(self, held: BlockSum, sequences: int, free: float) -> Preemption:
-        frame, layout = self.frame, self.frame.layout
-        per_token = layout.full_groups / layout.block_size
-        own_prompt = self.resident.mean_prompt_beyond(frame.shared_tokens) * per_token
-        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
-        return preemption(
-            held,
-            sequences,
-            free,
-            growth=self.resident.mean_output * per_token,
-            prompt=own_prompt + rounding + layout.constant_blocks,
-        )
+        return preemption(held, self.turnover, sequences, free).share <= risk
 
     def tokens_of(self, blocks: float) -> float:
         """Tokens a request has computed that holds this many blocks of its own."""
