@@ -30,7 +30,8 @@ _TRANSFORM: Final = 8_192
 class BlockMixture:
     """What a request in flight holds in blocks: a mixture of uniform distributions on [start, start + length]."""
 
-    weights: Floats
+    weights: Floats  # of requests in flight
+    requests: Floats  # of requests
     starts: Floats
     lengths: Floats
 
@@ -44,7 +45,8 @@ class BlockMixture:
         per_token = layout.full_groups / layout.block_size
         rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
         own = np.maximum(resident.starts - shared_tokens, 0)
-        return cls(resident.weights, own * per_token + rounding + layout.constant_blocks, resident.lengths * per_token)
+        starts = own * per_token + rounding + layout.constant_blocks
+        return cls(resident.weights, resident.requests, starts, resident.lengths * per_token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,11 @@ class Load:
     @classmethod
     def of(cls, frame: Frame) -> Load:
         """The load of the frame's efforts."""
-        resident = resident_tokens(frame.inputs, frame.efforts)
+        resident = resident_tokens(
+            frame.inputs, frame.efforts, batched_tokens=frame.batched_tokens, shared_tokens=frame.shared_tokens
+        )
         mixture = BlockMixture.of(resident, frame.layout, frame.shared_tokens)
-        turnover = Turnover.of(mixture.weights, mixture.starts, mixture.lengths)
+        turnover = Turnover.of(mixture)
         return cls(frame=frame, resident=resident, demand=BlockDemand.of(mixture), turnover=turnover)
 
     def worst_fits(self, sequences: int) -> bool:

@@ -38,7 +38,7 @@ from reasoningpool.sizing import constants as c
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reasoningpool.sizing.concurrency import BlockSum
+    from reasoningpool.sizing.concurrency import BlockMixture, BlockSum
 
     Floats = NDArray[np.float64]
 
@@ -70,19 +70,18 @@ class Turnover:
     _younger: Floats  # share of the requests in flight that are at most that old
 
     @classmethod
-    def of(cls, weights: Floats, starts: Floats, lengths: Floats) -> Turnover:
-        """From the mixture of what requests in flight hold: uniform on [start, start + length], length-biased."""
-        growth = 1 / float(np.dot(weights, 1 / lengths))
-        requests = weights / lengths * growth
+    def of(cls, mixture: BlockMixture) -> Turnover:
+        """From what requests in flight hold."""
+        requests, starts, lengths = mixture.requests, mixture.starts, mixture.lengths
         mean = float(np.dot(requests, starts))
         second = float(np.dot(requests, starts * starts))
         variance = max(0.0, second - mean * mean)
         biased = second / mean if mean > 0 else 0.0
         longest = float(lengths.max())
         ages = np.concatenate([np.zeros(1), np.geomspace(longest / _FINEST_AGE, longest, _AGES)])
-        younger = np.minimum(ages[:, None] / lengths[None, :], 1.0) @ weights
-        spread = growth * float(np.dot(weights, lengths)) + 2 * variance
-        return cls(growth, spread, (mean + biased) / 2, ages, younger)
+        younger = np.minimum(ages[:, None] / lengths[None, :], 1.0) @ mixture.weights
+        spread = float(np.dot(requests, lengths * lengths)) + 2 * variance
+        return cls(float(np.dot(requests, lengths)), spread, (mean + biased) / 2, ages, younger)
 
     def victims(self, sequences: int) -> Floats:
         """What the youngest, the second youngest, ... of N requests hold."""
