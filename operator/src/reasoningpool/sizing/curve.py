@@ -24,7 +24,8 @@ from reasoningpool.sizing.types import SizingInput
 from reasoningpool.sizing.validate import validate
 
 _BEYOND: Final = 2.0  # the curve ends at this many times the sequences the pool carries on average
-_POINTS: Final = 24
+_CLOSE: Final = 1.3  # up to here the points are close together
+_POINTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class CurvePoint:
 
 
 def throughput_curve(inputs: SizingInput, sequences: Iterable[int] | None = None) -> tuple[CurvePoint, ...]:
-    """The curve over the stated numbers of sequences, by default about 24 from 1 to twice what the pool carries.
+    """The curve over the stated numbers of sequences, by default some 25 from 1 to twice what the pool carries.
 
     The plan's own number is among the default ones. Empty when the budgets do not fit. Raises `SizingError`
     as `plan` does.
@@ -89,8 +90,11 @@ def _point(load: Load, sequences: int, expected: Preemption, *, derived: bool) -
 
 
 def _default_numbers(load: Load, found: Solution) -> list[int]:
-    """The plan's number and about `_POINTS` others, evenly spaced up to twice what the pool carries on average."""
+    """Few up to half of the plan's number, then closely to a third beyond what the pool carries, then the end."""
     carried = load.frame.free_blocks(found.derived) / load.demand.mean
-    end = max(found.sequences, min(ceil(_BEYOND * carried), sequence_cap(load.frame.inputs)), 1)
-    step = max(1, round(end / _POINTS))
-    return sorted({1, found.sequences, found.worst_case, end, *range(step, end + 1, step)})
+    cap = sequence_cap(load.frame.inputs)
+    half, end = found.derived // 2, min(ceil(_BEYOND * carried), cap)
+    step = max(1, round((_CLOSE * carried - half) / _POINTS))
+    chosen = {1, half // 4, half // 2, *range(max(half, 1), min(ceil(_CLOSE * carried), cap) + 1, step)}
+    chosen |= {found.worst_case, found.derived, found.sequences, end}
+    return sorted(n for n in chosen if n > 0)
