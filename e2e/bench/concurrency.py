@@ -13,8 +13,8 @@ import asyncio
 import json
 import os
 import random
-import statistics
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import cycle
@@ -40,10 +40,11 @@ RESULTS: Final = Path(__file__).parent / "results" / "concurrency.json"
 RISKS_PERMILLE: Final = (10, 50, 200)
 CLIENTS: Final = 64
 BLOCK: Final = 32
-ROUNDS: Final = 4
+ROUNDS: Final = 3
 WARM_S: Final = 2.5
 WINDOW_S: Final = 10.0
-GROUP: Final = 4  # servers beside the one with the derived number; each takes 1.3 GB
+GROUP: Final = 7  # servers beside the one with the derived number; each takes 1.3 GB
+STARTS: Final = 2  # servers that start at a time
 ENGINE_DEFAULT: Final = 128  # vLLM's own max_num_seqs on a CPU
 TINY: Final = AcceleratorFacts(
     product="CPU", memory_bytes=None, compute_capability=None, memory_bandwidth_bytes_per_s=None
@@ -99,7 +100,7 @@ def groups(pool: Pool) -> list[list[int]]:
     """The swept numbers, from below the derived one to beyond the 20 % one, and vLLM's default, in groups."""
     numbers = [planned(pool, risk).max_num_seqs for risk in RISKS_PERMILLE]
     derived = numbers[0]
-    others = [n for n in range(derived - 1, numbers[-1] + 4) if n != derived] + [ENGINE_DEFAULT]
+    others = [n for n in range(derived - 1, numbers[-1] + 3) if n != derived] + [ENGINE_DEFAULT]
     return [[derived, *others[at : at + GROUP]] for at in range(0, len(others), GROUP)]
 
 
@@ -121,14 +122,16 @@ def run_group(name: str, numbers: list[int], seed: int) -> None:
         *("--max-model-len", str(sizing.max_model_len)),
     )
     with ExitStack() as stack:
-        running = {
-            number: stack.enter_context(
-                server.serve(
-                    model, arguments if number == ENGINE_DEFAULT else (*arguments, "--max-num-seqs", str(number))
-                )
-            )
-            for number in numbers
-        }
+
+        def start(number: int) -> server.Server:
+            limit = () if number == ENGINE_DEFAULT else ("--max-num-seqs", str(number))
+            context = server.serve(model, (*arguments, *limit))
+            found = context.__enter__()
+            stack.push(context)
+            return found
+
+        with ThreadPoolExecutor(STARTS) as starters:
+            running = dict(zip(numbers, starters.map(start, numbers), strict=True))
         order = cycle(range(len(numbers)))
         for turn in range(ROUNDS):
             first = next(order)

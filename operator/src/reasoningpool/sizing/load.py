@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from reasoningpool.sizing import latency
 from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture
 from reasoningpool.sizing.demand import ResidentTokens, resident_tokens
 from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.preemption import NONE, Preemption, Turnover, preemption
 
-MOST_OVERFLOW: Final = 0.5  # P(resident > usable) no derived number goes beyond
 _OVERLOADS: Final = (1.0, 1.04, 1.08, 1.15, 1.3, 1.6)  # times what the pool carries on average
 
 
@@ -55,7 +52,7 @@ class Load:
         if self.worst_fits(sequences):
             return NONE
         free = self.frame.free_blocks(sequences)
-        carried = free / self.demand.mean
+        carried = self.carried(sequences)
         if sequences <= carried:
             return preemption(self.demand.sum(sequences), self.turnover, sequences, free)
         numbers = sorted({sequences, *(min(sequences, max(1, round(factor * carried))) for factor in _OVERLOADS)})
@@ -71,15 +68,15 @@ class Load:
     def within(self, sequences: int, risk: float) -> bool:
         """Whether at most `risk` of the requests are preempted, and more run with it than with fewer sequences.
 
-        Once the pool is more likely full than not, a further sequence would wait for room instead of running.
+        Beyond what the pool carries on average a further sequence would wait for room instead of running.
         """
         if self.worst_fits(sequences):
             return True
-        free = self.frame.free_blocks(sequences)
-        held = self.demand.sum(sequences)
-        if held.tails(np.array([float(free)]))[0] > MOST_OVERFLOW:
-            return False
-        return preemption(held, self.turnover, sequences, free).share <= risk
+        return sequences <= self.carried(sequences) and self.preemption(sequences).share <= risk
+
+    def carried(self, sequences: int) -> float:
+        """Requests the pool holds on average, with the memory that this many sequences leave."""
+        return self.frame.free_blocks(sequences) / self.demand.mean
 
     def tokens_of(self, blocks: float) -> float:
         """Tokens a request has computed that holds this many blocks of its own."""

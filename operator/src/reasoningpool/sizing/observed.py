@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Shares of the requests in each class of outputs: long runs are few and hold most, so the tail has classes of its own.
 _OUTPUT_CLASSES: Final = (*(0.05,) * 18, *(0.01,) * 8, *(0.0025,) * 7, 0.0025)
+_MOST_TOKENS: Final = 1_000_000_000
 _PROMPT_CLASSES: Final = (*(0.08,) * 11, *(0.02,) * 5, 0.02)
 
 
@@ -36,13 +37,13 @@ class ObservedTokens:
 def observe(prompts: ArrayLike, outputs: ArrayLike) -> ObservedTokens:
     """Classes of a log, one entry a request. Requests without output hold nothing for long and are left out.
 
-    Raises `SizingError` for lengths that differ, are negative or not finite, or when nothing is left.
+    Raises `SizingError` for lengths that differ, are no token counts, or when nothing is left.
     """
     prompt, output = (np.asarray(values, dtype=np.float64).ravel() for values in (prompts, outputs))
     if len(prompt) != len(output):
         raise SizingError(f"{len(prompt):,} prompts but {len(output):,} outputs; there must be one of each per request")
-    if not (np.isfinite(prompt).all() and np.isfinite(output).all()) or (prompt < 0).any() or (output < 0).any():
-        raise SizingError("token counts must be numbers from 0")
+    if not all(((values >= 0) & (values <= _MOST_TOKENS)).all() for values in (prompt, output)):
+        raise SizingError(f"token counts must be numbers from 0 to {_MOST_TOKENS:,}")
     kept = output >= 1
     prompt, output = prompt[kept], output[kept]
     if not len(output):
