@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import aiohttp
 
@@ -117,7 +118,7 @@ def _preempted_requests(change: dict[str, float]) -> int:
     edges = [1, 2, 3, 4, 5, 10, 20]
     counts = [change[f"request_num_preemptions_bucket:{float(edge)}"] for edge in edges]
     counts.append(change["request_num_preemptions_count"])
-    several = [later - earlier for earlier, later in zip(counts, counts[1:], strict=False)]
+    several = [later - earlier for earlier, later in pairwise(counts)]
     times = (2, 3, 4, 5, 8, 15, 25)
     extra = sum((time_ - 1) * count for time_, count in zip(times, several, strict=True))
     return max(round(sum(several)), round(change["request_num_preemptions_sum"] - extra))

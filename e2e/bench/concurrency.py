@@ -1,7 +1,8 @@
 """The derived `max_num_seqs` against a sweep of fixed ones on the real vLLM server, with tiny KV pools.
 
-Each pool has its own mix of efforts. A closed loop of clients keeps every server full; the servers of a group take turns
-within a round, so that all of them see the same noise of a shared machine, and throughput is compared within rounds.
+Each pool has its own mix of efforts. A closed loop of clients keeps every server full; the servers of a group take
+turns within a round, so that all of them see the same noise of a shared machine, and throughput is compared within
+rounds.
 
 `BENCH_CONCURRENCY` picks what to run: a pool, `pool:group` or `report` (default: all, then the report). Windows are
 added to `e2e/bench/results/concurrency.json`; remove the file to start anew.

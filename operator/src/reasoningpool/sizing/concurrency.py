@@ -24,6 +24,25 @@ if TYPE_CHECKING:
 EXACT_UP_TO: Final = 64
 _CELLS: Final = 128  # grid points of one request; 64 x 127 sums stay below the transform's length
 _TRANSFORM: Final = 8_192
+_PHASES: Final = 64  # most lengths looked at to average over a block
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """What tokens cost in blocks of the groups that grow, on average over all lengths."""
+
+    per_token: float
+    rounding: float  # of a request of any length, by whole blocks
+
+    @classmethod
+    def of(cls, layout: KVLayout) -> Paging:
+        """From what the layout says of long requests, whatever groups it has."""
+        block = layout.block_size
+        long = block << 10
+        per_token = (layout.request_blocks(2 * long) - layout.request_blocks(long)) / long
+        lengths = [long + k for k in range(1, block + 1, max(1, block // _PHASES))]
+        beyond = sum(layout.request_blocks(length) - per_token * length for length in lengths) / len(lengths)
+        return cls(per_token, max(0.0, beyond - layout.constant_blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +56,15 @@ class BlockMixture:
 
     @classmethod
     def of(cls, resident: ResidentTokens, layout: KVLayout, shared_tokens: int) -> BlockMixture:
-        """From tokens to blocks: `full_groups * (T / block + rounding) + constant`.
+        """From tokens to blocks: `per_token * T + rounding + constant`.
 
-        Rounding up to a block costs `(block - 1) / (2 block)` blocks on average. Whole blocks of a shared
-        prefix are counted once elsewhere.
+        One full-attention group takes `T / block` blocks, and rounding up costs `(block - 1) / (2 block)` blocks on
+        average. Whole blocks of a shared prefix are counted once elsewhere.
         """
-        per_token = layout.full_groups / layout.block_size
-        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
+        paging = Paging.of(layout)
         own = np.maximum(resident.starts - shared_tokens, 0)
-        starts = own * per_token + rounding + layout.constant_blocks
-        return cls(resident.weights, resident.requests, starts, resident.lengths * per_token)
+        starts = own * paging.per_token + paging.rounding + layout.constant_blocks
+        return cls(resident.weights, resident.requests, starts, resident.lengths * paging.per_token)
 
 
 @dataclass(frozen=True, slots=True)

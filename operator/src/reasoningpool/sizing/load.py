@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reasoningpool.sizing import latency
-from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture
+from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture, Paging
 from reasoningpool.sizing.demand import ResidentTokens, resident_tokens
 from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.preemption import NONE, Preemption, Turnover, preemption
@@ -22,6 +22,7 @@ class Load:
     resident: ResidentTokens
     demand: BlockDemand
     turnover: Turnover
+    paging: Paging
 
     @classmethod
     def of(cls, frame: Frame) -> Load:
@@ -31,7 +32,13 @@ class Load:
         )
         mixture = BlockMixture.of(resident, frame.layout, frame.shared_tokens)
         turnover = Turnover.of(mixture)
-        return cls(frame=frame, resident=resident, demand=BlockDemand.of(mixture), turnover=turnover)
+        return cls(
+            frame=frame,
+            resident=resident,
+            demand=BlockDemand.of(mixture),
+            turnover=turnover,
+            paging=Paging.of(frame.layout),
+        )
 
     def worst_fits(self, sequences: int) -> bool:
         """Whether every request may be at the largest footprint at once."""
@@ -80,8 +87,8 @@ class Load:
 
     def tokens_of(self, blocks: float) -> float:
         """Tokens a request has computed that holds this many blocks of its own."""
-        layout = self.frame.layout
-        return max(0.0, blocks - layout.constant_blocks) * layout.block_size / layout.full_groups
+        paging = self.paging
+        return max(0.0, blocks - self.frame.layout.constant_blocks) / paging.per_token if paging.per_token > 0 else 0.0
 
     def time_per_output_token_ms(self, sequences: float) -> float:
         """Milliseconds of a decode step by the bandwidth model."""
