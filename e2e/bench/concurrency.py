@@ -4,8 +4,8 @@ Each pool has its own mix of efforts. A closed loop of clients keeps every serve
 turns within a round, so that all of them see the same noise of a shared machine, and throughput is compared within
 rounds.
 
-`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group` or `report` (default: all, then the report). Windows are
-added to `e2e/bench/results/concurrency.json`; remove the file to start anew.
+`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:best` (the derived number against the others within
+the risk, in many short turns) or `report`; the default is all of it, then the report. Windows are added to `e2e/bench/results/concurrency.json`; remove the file to start anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.closed_loop import Job, Window, measure
-from bench.concurrency_report import report
+from bench.concurrency_report import Prediction, report
 from engine import models, server
 from reasoningpool.sizing import (
     AcceleratorFacts,
@@ -41,15 +41,25 @@ RESULTS: Final = Path(__file__).parent / "results" / "concurrency.json"
 RISKS_PERMILLE: Final = (10, 50, 200)
 CLIENTS: Final = 64
 BLOCK: Final = 32
-ROUNDS: Final = 3
-WARM_S: Final = 2.5
-WINDOW_S: Final = 10.0
 GROUP: Final = 7  # servers beside the one with the derived number; each takes 1.3 GB
 STARTS: Final = 2  # servers that start at a time
 ENGINE_DEFAULT: Final = 128  # vLLM's own max_num_seqs on a CPU
 TINY: Final = AcceleratorFacts(
     product="CPU", memory_bytes=None, compute_capability=None, memory_bandwidth_bytes_per_s=None
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How often the servers of a group take turns, and how long each is warmed up and measured."""
+
+    number: int
+    warm_s: float
+    window_s: float
+
+
+SWEEPS: Final = Rounds(3, 2.5, 10.0)
+DUELS: Final = Rounds(18, 1.5, 6.0)  # the derived number against the others within the risk: many short turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +124,23 @@ def jobs(pool: Pool, seed: int) -> Iterator[Job]:
         yield Job(tuple(chance.randrange(300, 1900) for _ in range(prompt)), output)
 
 
-def run_group(name: str, numbers: list[int], seed: int) -> None:
+def contenders(name: str) -> list[int]:
+    """The derived number and the larger ones whose measured share is within the risk, after a sweep."""
+    derived = planned(POOLS[name]).max_num_seqs
+    windows = [row for row in _rows() if row["pool"] == name and row["sequences"] > derived]
+    numbers = sorted({row["sequences"] for row in windows})
+    return [derived, *(n for n in numbers if _share(windows, n) <= RISKS_PERMILLE[0] / 1000)]
+
+
+def _share(windows: list[dict[str, Any]], number: int) -> float:
+    own = [row for row in windows if row["sequences"] == number]
+    return sum(row["preempted"] for row in own) / sum(row["requests"] for row in own)
+
+
+def run_group(name: str, group: str, seed: int) -> None:
     """All rounds of one group; each window is written as soon as it is there."""
     pool, model = POOLS[name], models.ensure_tiny("tiny-random")
+    numbers, rounds = (contenders(name), DUELS) if group == "best" else (groups(pool)[int(group)], SWEEPS)
     sizing = planned(pool)
     arguments = (
         *("--enforce-eager", "--block-size", str(BLOCK), "--kv-cache-memory-bytes", f"{pool.mib}M"),
@@ -134,7 +158,7 @@ def run_group(name: str, numbers: list[int], seed: int) -> None:
         with ThreadPoolExecutor(STARTS) as starters:
             running = dict(zip(numbers, starters.map(start, numbers), strict=True))
         order = cycle(range(len(numbers)))
-        for turn in range(ROUNDS):
+        for turn in range(rounds.number):
             first = next(order)
             for number in numbers[first:] + numbers[:first]:
                 window = asyncio.run(
@@ -142,11 +166,11 @@ def run_group(name: str, numbers: list[int], seed: int) -> None:
                         running[number].base_url,
                         jobs(pool, seed + turn),
                         clients=CLIENTS,
-                        warm_s=WARM_S,
-                        window_s=WINDOW_S,
+                        warm_s=rounds.warm_s,
+                        window_s=rounds.window_s,
                     )
                 )
-                _keep(name, f"{seed}.{turn}", number, window)
+                _keep(name, f"{seed}.{group}.{turn}", number, window)
 
 
 def _keep(name: str, turn: str, number: int, window: Window) -> None:
@@ -176,19 +200,18 @@ def main() -> None:
         if item == "report":
             continue
         name, _, group = item.partition(":")
-        found = groups(POOLS[name])
-        for numbers in [found[int(group)]] if group else found:
-            run_group(name, numbers, seed)
+        for each in [group] if group else [*map(str, range(len(groups(POOLS[name])))), "best"]:
+            run_group(name, each, seed)
     predictions = {
-        name: {
-            "words": pool.words,
-            "usable_blocks": planned(pool).num_blocks - 1,
-            "numbers": {risk: planned(pool, risk).max_num_seqs for risk in RISKS_PERMILLE},
-            "curve": {
+        name: Prediction(
+            words=pool.words,
+            usable_blocks=planned(pool).num_blocks - 1,
+            numbers={risk: planned(pool, risk).max_num_seqs for risk in RISKS_PERMILLE},
+            curve={
                 point.sequences: point.preempted_share
                 for point in throughput_curve(sizing_input(pool), range(1, ENGINE_DEFAULT + 1))
             },
-        }
+        )
         for name, pool in POOLS.items()
     }
     report(_rows(), predictions)
