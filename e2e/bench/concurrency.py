@@ -5,7 +5,8 @@ turns within a round, so that all of them see the same noise of a shared machine
 rounds.
 
 `BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:best` (the derived number against the others within
-the risk, in many short turns) or `report`; the default is all of it, then the report. Windows are added to `e2e/bench/results/concurrency.json`; remove the file to start anew.
+the risk, in many short turns) or `report`; the default is all of it, then the report. Windows are added to
+`e2e/bench/results/concurrency.json`; remove the file to start anew.
 """
 
 from __future__ import annotations
