@@ -1,11 +1,12 @@
-"""A closed loop of clients against one server, measured in a window by the server's own counters."""
+"""Closed loops of clients against servers, measured in windows by the servers' own counters."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -40,26 +41,60 @@ class Window:
         return self.output_tokens / self.seconds
 
 
-async def measure(base_url: str, jobs: Iterator[Job], *, clients: int, warm_s: float, window_s: float) -> Window:
-    """Run `clients` clients, each with one request at a time, and measure after `warm_s` for `window_s` seconds.
+async def measure(
+    loads: Mapping[str, Iterator[Job]], *, clients: int, warm_s: float, window_s: float, windows: int = 1
+) -> list[dict[str, Window]]:
+    """Load all servers at once and look at them after `warm_s`, then `windows` times every `window_s` seconds.
 
-    What still runs at the end is aborted, so that the next server has the machine to itself.
+    Each server (by base URL) has `clients` clients of its own, each with one request at a time. What still runs at the
+    end is aborted, so that the next server has the machine to itself.
     """
+    async with AsyncExitStack() as stack:
+        running = {
+            url: await stack.enter_async_context(_running(url, jobs, clients=clients)) for url, jobs in loads.items()
+        }
+        workers = [worker for each in running.values() for worker in each.workers]
+        await _sleep_unless_failed(workers, warm_s)
+        before = {url: await each.look() for url, each in running.items()}
+        found: list[dict[str, Window]] = []
+        for _ in range(windows):
+            await _sleep_unless_failed(workers, window_s)
+            after = {url: await each.look() for url, each in running.items()}
+            found.append({url: _window(before[url], after[url], running[url].latencies) for url in running})
+            before = after
+    return found
+
+
+@dataclass(slots=True)
+class _Running:
+    session: aiohttp.ClientSession
+    workers: list[asyncio.Task[None]]
+    latencies: list[tuple[float, float]]  # when a request completed, and how long it took
+
+    async def look(self) -> tuple[float, dict[str, float]]:
+        return time.monotonic(), await _counters(self.session)
+
+
+@asynccontextmanager
+async def _running(base_url: str, jobs: Iterator[Job], *, clients: int) -> AsyncIterator[_Running]:
     latencies: list[tuple[float, float]] = []
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(base_url, connector=connector, timeout=_TIMEOUT) as session:
         workers = [asyncio.create_task(_client(session, jobs, latencies)) for _ in range(clients)]
         try:
-            await _sleep_unless_failed(workers, warm_s)
-            started, before = time.monotonic(), await _counters(session)
-            await _sleep_unless_failed(workers, window_s)
-            ended, after = time.monotonic(), await _counters(session)
+            yield _Running(session, workers, latencies)
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
         await _idle(session)
-    change = {name: after[name] - before.get(name, 0.0) for name in after}
+
+
+def _window(
+    before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]], latencies: list[tuple[float, float]]
+) -> Window:
+    (started, first), (ended, last) = before, after
+    change = {name: value - first.get(name, 0.0) for name, value in last.items()}
     return Window(
         seconds=ended - started,
         requests=round(change["request_num_preemptions_count"]),

@@ -4,8 +4,8 @@ Each pool has its own mix of efforts. A closed loop of clients keeps every serve
 turns within a round, so that all of them see the same noise of a shared machine, and throughput is compared within
 rounds.
 
-`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:best` (the derived number against the others within
-the risk, in many short turns) or `report`; the default is all of it, then the report. Windows are added to
+`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:best` (the derived number against its neighbours,
+all servers loaded at once) or `report`; the default is all of it, then the report. Windows are added to
 `e2e/bench/results/concurrency.json`; remove the file to start anew.
 """
 
@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +59,7 @@ class Rounds:
 
 
 SWEEPS: Final = Rounds(3, 2.5, 10.0)
-DUELS: Final = Rounds(18, 1.5, 6.0)  # the derived number against the others within the risk: many short turns
+DUELS: Final = Rounds(24, 6.0, 12.0)  # the derived number against the others within the risk, side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +125,12 @@ def jobs(pool: Pool, seed: int) -> Iterator[Job]:
 
 
 def contenders(name: str) -> list[int]:
-    """The derived number and the larger ones whose measured share is within the risk, after a sweep."""
+    """The derived number, the one below, and the larger ones whose measured share is within the risk, after a sweep."""
     derived = planned(POOLS[name]).max_num_seqs
-    windows = [row for row in _rows() if row["pool"] == name and row["sequences"] > derived]
-    numbers = sorted({row["sequences"] for row in windows})
-    return [derived, *(n for n in numbers if _share(windows, n) <= RISKS_PERMILLE[0] / 1000)]
+    windows = [row for row in _rows() if row["pool"] == name]
+    numbers = sorted({row["sequences"] for row in windows if row["sequences"] > derived})
+    within = [number for number in numbers if _share(windows, number) <= RISKS_PERMILLE[0] / 1000]
+    return [derived, derived - 1, *within]
 
 
 def _share(windows: list[dict[str, Any]], number: int) -> float:
@@ -141,7 +141,7 @@ def _share(windows: list[dict[str, Any]], number: int) -> float:
 def run_group(name: str, group: str, seed: int) -> None:
     """All rounds of one group; each window is written as soon as it is there."""
     pool, model = POOLS[name], models.ensure_tiny("tiny-random")
-    numbers, rounds = (contenders(name), DUELS) if group == "best" else (groups(pool)[int(group)], SWEEPS)
+    numbers = contenders(name) if group == "best" else groups(pool)[int(group)]
     sizing = planned(pool)
     arguments = (
         *("--enforce-eager", "--block-size", str(BLOCK), "--kv-cache-memory-bytes", f"{pool.mib}M"),
@@ -158,20 +158,33 @@ def run_group(name: str, group: str, seed: int) -> None:
 
         with ThreadPoolExecutor(STARTS) as starters:
             running = dict(zip(numbers, starters.map(start, numbers), strict=True))
-        order = cycle(range(len(numbers)))
-        for turn in range(rounds.number):
-            first = next(order)
-            for number in numbers[first:] + numbers[:first]:
-                window = asyncio.run(
-                    measure(
-                        running[number].base_url,
-                        jobs(pool, seed + turn),
-                        clients=CLIENTS,
-                        warm_s=rounds.warm_s,
-                        window_s=rounds.window_s,
-                    )
-                )
+        found = _side_by_side if group == "best" else _in_turns
+        for turn, windows in enumerate(found({n: each.base_url for n, each in running.items()}, pool, seed)):
+            for number, window in windows.items():
                 _keep(name, f"{seed}.{group}.{turn}", number, window)
+
+
+def _in_turns(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
+    """Round after round, each server alone; every round begins with another one."""
+    numbers = list(urls)
+    for turn in range(SWEEPS.number):
+        order = numbers[turn % len(numbers) :] + numbers[: turn % len(numbers)]
+        windows: dict[int, Window] = {}
+        for number in order:
+            loads = {urls[number]: jobs(pool, seed + turn)}
+            (measured,) = asyncio.run(measure(loads, clients=CLIENTS, warm_s=SWEEPS.warm_s, window_s=SWEEPS.window_s))
+            windows[number] = measured[urls[number]]
+        yield windows
+
+
+def _side_by_side(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
+    """All servers at once: each gets the same share of the two cores, whatever else runs there."""
+    loads = {url: jobs(pool, seed + index) for index, url in enumerate(urls.values())}
+    found = asyncio.run(
+        measure(loads, clients=CLIENTS, warm_s=DUELS.warm_s, window_s=DUELS.window_s, windows=DUELS.number)
+    )
+    for measured in found:
+        yield {number: measured[url] for number, url in urls.items()}
 
 
 def _keep(name: str, turn: str, number: int, window: Window) -> None:

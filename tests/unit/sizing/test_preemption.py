@@ -12,7 +12,7 @@ from reasoningpool.sizing.demand import effort_tokens, resident_tokens
 from reasoningpool.sizing.preemption import Preemption, Turnover, preemption
 from support.loads import LOADS, classes
 from support.scheduler_simulation import Draw, Scheduler
-from unit.sizing.builders import CPU, dense_config, effort, planned, sizing_input
+from unit.sizing.builders import CPU, GIB, dense_config, effort, planned, sizing_input
 
 BLOCK = 16
 TINY = Geometry.from_config(dense_config())
@@ -139,3 +139,8 @@ def test_requests_of_little_prompt_and_much_output_are_preempted_again_and_again
     mean = float(np.dot(blocks.weights, blocks.starts + blocks.lengths / 2))
     full = expected(blocks, sequences=24, pool=int(24 * mean))
     assert full.per_request > 2 * full.share > 0.5
+
+
+def test_absurdly_many_sequences_are_answered_at_once() -> None:
+    plan = planned(max_num_seqs=1_000_000_000, max_num_batched_tokens=1_000_000_000, kv_cache_memory_bytes=20 * GIB)
+    assert 0 < plan.preempted_share_permille <= 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reasoningpool.sizing.blocks import KVLayout, ceil_div, kv_layout
 from reasoningpool.sizing.demand import EffortTokens, effort_tokens
@@ -22,6 +22,7 @@ class Frame:
     efforts: tuple[EffortTokens, ...]
     max_model_len: int
     batched_tokens: int
+    _memory: dict[int, MemoryShares] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def footprint(self) -> int:
@@ -48,10 +49,18 @@ class Frame:
         return self.layout.full_groups * (self.shared_tokens // self.layout.block_size)
 
     def memory(self, sequences: int) -> MemoryShares:
-        """Memory shares at this many sequences; the pool is the measured one, which needs no reserve, if smaller."""
-        shares = memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
-        measured = self.measured_pool_bytes
-        return shares if measured is None or measured >= shares.pool else replace(shares, pool=measured, reserve=0)
+        """Memory shares at this many sequences; the pool is the measured one, which needs no reserve, if smaller.
+
+        Kept: the search for the number asks several times.
+        """
+        found = self._memory.get(sequences)
+        if found is None:
+            found = memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
+            measured = self.measured_pool_bytes
+            if measured is not None and measured < found.pool:
+                found = replace(found, pool=measured, reserve=0)
+            self._memory[sequences] = found
+        return found
 
     @property
     def measured_pool_bytes(self) -> int | None:

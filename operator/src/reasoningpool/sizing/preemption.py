@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _AGES: Final = 48
 _FINEST_AGE: Final = 1_000
+_MOST_VICTIMS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,8 @@ class Turnover:
         return cls(float(np.dot(requests, lengths)), spread, (mean + biased) / 2, ages, younger)
 
     def victims(self, sequences: int) -> Floats:
-        """What the youngest, the second youngest, ... of N requests hold."""
-        ranks = (np.arange(1, sequences + 1) - 0.5) / sequences
+        """What the youngest, the second youngest, ... of N requests hold; the first few thousand of a very large N."""
+        ranks = (np.arange(1, min(sequences, _MOST_VICTIMS) + 1) - 0.5) / sequences
         return self.start + np.interp(ranks, self._younger, self._ages)
 
 
@@ -99,8 +100,8 @@ def preemption(
     """
     victims = turnover.victims(sequences)
     levels = free + _before(victims)
-    pull = _before(victims * np.arange(1, sequences + 1)) * (2 * turnover.growth / (sequences * turnover.spread))
-    reached = np.ones(sequences) if overloaded else np.exp(-pull)
+    pull = _before(victims * np.arange(1, len(victims) + 1)) * (2 * turnover.growth / (sequences * turnover.spread))
+    reached = np.ones(len(victims)) if overloaded else np.exp(-pull)
     density = held.densities(levels) * reached
     total = float(density.sum())
     if total <= 0:
