@@ -13,6 +13,7 @@ from itertools import pairwise
 import aiohttp
 
 _TIMEOUT = aiohttp.ClientTimeout(total=600)
+_LOOK_S = 0.2
 _SAMPLE = re.compile(r"^vllm:(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
 _EDGE = re.compile(r'le="([^"]+)"')
 
@@ -42,10 +43,11 @@ class Window:
 
 
 async def measure(
-    loads: Mapping[str, Iterator[Job]], *, clients: int, warm_s: float, window_s: float, windows: int = 1
+    loads: Mapping[str, Iterator[Job]], *, clients: int, warm_requests: int, window_s: float, windows: int = 1
 ) -> list[dict[str, Window]]:
-    """Load all servers at once and look at them after `warm_s`, then `windows` times every `window_s` seconds.
+    """Load all servers at once and look at them `windows` times every `window_s` seconds.
 
+    Before the first look each server has completed `warm_requests`, so that those which run did not all start together.
     Each server (by base URL) has `clients` clients of its own, each with one request at a time. What still runs at the
     end is aborted, so that the next server has the machine to itself.
     """
@@ -54,7 +56,8 @@ async def measure(
             url: await stack.enter_async_context(_running(url, jobs, clients=clients)) for url, jobs in loads.items()
         }
         workers = [worker for each in running.values() for worker in each.workers]
-        await _sleep_unless_failed(workers, warm_s)
+        while min(len(each.latencies) for each in running.values()) < warm_requests:
+            await _sleep_unless_failed(workers, _LOOK_S)
         before = {url: await each.look() for url, each in running.items()}
         found: list[dict[str, Window]] = []
         for _ in range(windows):

@@ -42,6 +42,7 @@ RISKS_PERMILLE: Final = (10, 50, 200)
 CLIENTS: Final = 64
 BLOCK: Final = 32
 GROUP: Final = 7  # servers beside the one with the derived number; each takes 1.3 GB
+WARM_REQUESTS: Final = 200  # eight times the sequences: all that started together are gone
 STARTS: Final = 2  # servers that start at a time
 ENGINE_DEFAULT: Final = 128  # vLLM's own max_num_seqs on a CPU
 TINY: Final = AcceleratorFacts(
@@ -51,15 +52,14 @@ TINY: Final = AcceleratorFacts(
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How often the servers of a group take turns, and how long each is warmed up and measured."""
+    """How often the servers of a group are measured, and for how long."""
 
     number: int
-    warm_s: float
     window_s: float
 
 
-SWEEPS: Final = Rounds(3, 2.5, 10.0)
-DUELS: Final = Rounds(24, 6.0, 12.0)  # the derived number against the others within the risk, side by side
+SWEEPS: Final = Rounds(3, 10.0)
+DUELS: Final = Rounds(24, 12.0)  # the derived number against the others within the risk, side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,9 @@ def _in_turns(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[int,
         windows: dict[int, Window] = {}
         for number in order:
             loads = {urls[number]: jobs(pool, seed + turn)}
-            (measured,) = asyncio.run(measure(loads, clients=CLIENTS, warm_s=SWEEPS.warm_s, window_s=SWEEPS.window_s))
+            (measured,) = asyncio.run(
+                measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=SWEEPS.window_s)
+            )
             windows[number] = measured[urls[number]]
         yield windows
 
@@ -181,7 +183,7 @@ def _side_by_side(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[
     """All servers at once: each gets the same share of the two cores, whatever else runs there."""
     loads = {url: jobs(pool, seed + index) for index, url in enumerate(urls.values())}
     found = asyncio.run(
-        measure(loads, clients=CLIENTS, warm_s=DUELS.warm_s, window_s=DUELS.window_s, windows=DUELS.number)
+        measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=DUELS.window_s, windows=DUELS.number)
     )
     for measured in found:
         yield {number: measured[url] for number, url in urls.items()}

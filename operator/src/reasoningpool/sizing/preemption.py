@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _AGES: Final = 48
 _FINEST_AGE: Final = 1_000
 _MOST_VICTIMS: Final = 4_096
+_HALF_BLOCK: Final = 0.5  # blocks are whole: the pool's end lies half way to the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def preemption(
     is beyond the pool, which is full all the time, so there is no pull back.
     """
     victims = turnover.victims(sequences)
-    levels = free + _before(victims)
+    levels = free + _HALF_BLOCK + _before(victims)
     pull = _before(victims * np.arange(1, len(victims) + 1)) * (2 * turnover.growth / (sequences * turnover.spread))
     reached = np.ones(len(victims)) if overloaded else np.exp(-pull)
     density = held.densities(levels) * reached
