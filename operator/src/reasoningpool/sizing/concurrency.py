@@ -216,9 +216,12 @@ def _squared_excess(points: Floats, scale: Floats, grid: Floats) -> Floats:
     return result
 
 
-def largest(allowed: Callable[[int], bool], *, up_to: int) -> int:
-    """The largest n from 0 to `up_to` with `allowed(n)`, which must hold for all smaller ones (bisection)."""
-    low, high = 0, up_to
+def largest(allowed: Callable[[int], bool], *, up_to: int, at_least: int = 0) -> int:
+    """The largest n from `at_least` to `up_to` with `allowed(n)`, which must hold for all smaller ones (bisection).
+
+    `at_least` itself is not asked about.
+    """
+    low, high = at_least, up_to
     while low < high:
         middle = (low + high + 1) // 2
         if allowed(middle):

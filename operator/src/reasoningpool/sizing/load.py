@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reasoningpool.sizing import latency
-from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture, Paging
+from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture, Paging, largest
 from reasoningpool.sizing.demand import ResidentTokens, resident_tokens
 from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.preemption import NONE, Preemption, Turnover, preemption
@@ -80,6 +80,22 @@ class Load:
         if self.worst_fits(sequences):
             return True
         return sequences <= self.carried(sequences) and self.preemption(sequences).share <= risk
+
+    def most_in_the_worst_case(self, up_to: int) -> int:
+        """The largest number that `worst_fits`, 0 when not even one does.
+
+        More sequences never leave more memory, so what one leaves bounds it from above, and what that many leave
+        from below.
+        """
+        own = max(1, self.frame.largest_blocks - self.frame.shared_blocks)
+        most = max(0, min(up_to, self.frame.free_blocks(1) // own))
+        least = max(0, min(most, self.frame.free_blocks(most) // own))
+        return largest(self.worst_fits, at_least=least, up_to=most)
+
+    def most_within(self, risk: float, *, at_least: int, up_to: int) -> int:
+        """The largest number `within` the risk, at least the stated one."""
+        most = min(up_to, int(max(0.0, self.carried(at_least))))
+        return max(at_least, largest(lambda n: self.within(n, risk), at_least=at_least, up_to=most))
 
     def carried(self, sequences: int) -> float:
         """Requests the pool holds on average, with the memory that this many sequences leave."""

@@ -111,9 +111,9 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
     tpot = load.time_per_output_token_ms
     risk = inputs.preemption_risk_permille / _PERMILLE
     cap = min(sequence_cap(inputs), frame.batched_tokens)
-    worst = max(1, largest(load.worst_fits, up_to=cap))
+    worst = max(1, load.most_in_the_worst_case(cap))
     statistical = inputs.policy is ConcurrencyPolicy.STATISTICAL
-    by_kv = max(worst, largest(lambda n: load.within(n, risk), up_to=cap)) if statistical else worst
+    by_kv = load.most_within(risk, at_least=worst, up_to=cap) if statistical else worst
     derived, limit = by_kv, _kv_limit(frame, load.demand.mean) if by_kv < cap else Limit.ENGINE_CAP
     objective = inputs.time_per_output_token_ms
     warnings: list[str] = []
