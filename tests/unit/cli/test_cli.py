@@ -224,3 +224,23 @@ def test_a_malformed_kubeconfig_ends_run_with_code_2_and_one_line(tmp_path: Path
 def test_crd_command_prints_the_committed_file() -> None:
     committed = Path(__file__).parents[3] / "crds" / "reasoningpool.yaml"
     assert run("crd").stdout == committed.read_text()
+
+
+def test_explain_shows_what_the_chosen_risk_costs(tmp_path: Path) -> None:
+    path = written(tmp_path, pool())
+    assert "saturated replica" not in run("explain", path).stdout
+    text = run("explain", "--curve", path).stdout
+    (tier_json,) = json.loads(run("explain", "--curve", "-o", "json", path).stdout)["tiers"]
+    number = tier_json["sizing"]["maxNumSeqs"]
+    (own,) = [point for point in tier_json["curve"] if point["derived"]]
+    assert own["maxNumSeqs"] == number
+    assert own["preemptedSharePermille"] <= 10 < tier_json["curve"][-1]["preemptedSharePermille"]
+    (marked,) = [line for line in text.splitlines() if line.startswith("  > ")]
+    assert marked.split()[1] == str(number)
+    assert f"{own['outputTokensPerSecond']:,.0f}" in marked
+
+
+def test_a_tier_that_does_not_fit_has_no_curve(tmp_path: Path) -> None:
+    path = written(tmp_path, pool(accelerator={"product": "L4-24GB"}))
+    assert "saturated replica" not in run("explain", "--curve", path).stdout
+    assert json.loads(run("explain", "--curve", "-o", "json", path).stdout)["tiers"][0]["curve"] == []

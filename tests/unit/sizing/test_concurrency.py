@@ -1,4 +1,4 @@
-"""The statistical policy against brute force and against simulations of requests in flight."""
+"""The statistical policy against brute force; `test_preemption.py` has the simulations of requests in flight."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from reasoningpool.sizing import ConcurrencyPolicy, Effort, Limit, TokenQuantiles
+from reasoningpool.sizing import Effort, Limit, TokenQuantiles
 from reasoningpool.sizing.blocks import KVLayout
-from reasoningpool.sizing.concurrency import EXACT_UP_TO, BlockDemand, largest
+from reasoningpool.sizing.concurrency import EXACT_UP_TO, BlockDemand, BlockMixture, largest
 from reasoningpool.sizing.demand import ResidentTokens, effort_tokens, resident_tokens
 from unit.sizing.builders import EFFORTS, effort, planned, sizing_input
 
@@ -28,32 +28,11 @@ LOGNORMAL = TokenQuantiles(p50=600, p90=2000, p99=5338)  # one lognormal through
 
 def resident_of(efforts: Sequence[Effort]) -> ResidentTokens:
     inputs = sizing_input(efforts=tuple(efforts))
-    return resident_tokens(inputs, effort_tokens(inputs, None))
+    return resident_tokens(inputs, effort_tokens(inputs, None), batched_tokens=1 << 40)
 
 
-def demand_of(efforts: Sequence[Effort]) -> BlockDemand:
-    return BlockDemand.of(resident_of(efforts), LAYOUT, 0)
-
-
-def sampled_blocks(efforts: Sequence[Effort], *, slots: int, steps: int, seed: int = 0) -> np.ndarray:
-    """Blocks held by `slots` closed-loop clients at every step: a finished request is followed by a new one."""
-    rng = np.random.default_rng(seed)
-    total = np.zeros(steps)
-    shares = np.array([e.share for e in efforts])
-    for _ in range(slots):
-        held: list[np.ndarray] = []
-        length = -int(rng.integers(0, 20_000))  # warm-up of random length, so that slots are not in step
-        while length < steps:
-            chosen = efforts[rng.choice(len(efforts), p=shares / shares.sum())]
-            output = chosen.output_tokens
-            if chosen.output_distribution is not None:
-                quantiles = chosen.output_distribution
-                sigma = np.log(quantiles.p90 / quantiles.p50) / 1.2816
-                output = int(np.clip(np.exp(rng.normal(np.log(quantiles.p50), sigma)), 1, output))
-            held.append(np.ceil((chosen.prompt_tokens + np.arange(1, output + 1)) / 16))
-            length += output
-        total += np.concatenate(held)[-steps - max(0, length - steps) :][:steps]
-    return total
+def demand_of(efforts: Sequence[Effort], *, shared_tokens: int = 0) -> BlockDemand:
+    return BlockDemand.of(BlockMixture.of(resident_of(efforts), LAYOUT, shared_tokens))
 
 
 def quantile(demand: BlockDemand, sequences: int, tail: float) -> int:
@@ -115,22 +94,6 @@ def test_requests_of_one_fixed_size_are_counted_exactly() -> None:
     assert demand.overflow(10, 9) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "efforts"),
-    [
-        ("budgets", EFFORTS),
-        ("chat", [effort(prompt=4000, thinking=0, answer=400)]),
-        ("lognormal", [effort(prompt=2000, thinking=7000, answer=1000, output_distribution=LOGNORMAL)]),
-    ],
-)
-def test_requests_in_flight_hold_what_the_formula_says(name: str, efforts: Sequence[Effort]) -> None:
-    """Closed loop of 48 clients: mean within 3 %, 99 % quantile within 5 %."""
-    held = sampled_blocks(efforts, slots=48, steps=60_000)
-    demand = demand_of(efforts)
-    assert 48 * demand.mean == pytest.approx(held.mean(), rel=0.03), name
-    assert quantile(demand, 48, 0.01) == pytest.approx(np.quantile(held, 0.99), rel=0.05), name
-
-
 def test_quantiles_are_cut_at_the_budget() -> None:
     cut = effort(prompt=100, thinking=0, answer=700, output_distribution=LOGNORMAL)
     resident = resident_of([cut])
@@ -143,62 +106,8 @@ def test_a_prompt_distribution_counts_the_template_too() -> None:
     inputs = sizing_input(
         efforts=(effort(prompt_distribution=TokenQuantiles(p50=100, p90=100, p99=100)),), template_overhead_tokens=32
     )
-    resident = resident_tokens(inputs, effort_tokens(inputs, None))
+    resident = resident_tokens(inputs, effort_tokens(inputs, None), batched_tokens=1 << 40)
     assert set(np.round(resident.starts).astype(int)) == {132}
-
-
-def preempted_share(efforts: Sequence[Effort], *, pool: int, limit: int, requests: int, seed: int = 3) -> float:
-    """Share of requests preempted at least once by a server that recomputes: last in, first out, blocks of 16."""
-    rng = np.random.default_rng(seed)
-    shares = np.array([e.share for e in efforts])
-    picks = rng.choice(len(efforts), p=shares / shares.sum(), size=requests + 4 * limit)
-    waiting = [(int(i), efforts[int(k)].prompt_tokens, efforts[int(k)].output_tokens) for i, k in enumerate(picks)]
-    waiting.reverse()
-    running: list[list[int]] = []  # id, tokens held, tokens left
-    preempted: set[int] = set()
-    done = 0
-    # Slots start at random phases, as if the server had run for long.
-    while done < requests:
-        held = sum(-(-r[1] // 16) for r in running)
-        blocked = False
-        while held > pool and running:
-            victim = running.pop()
-            held -= -(-victim[1] // 16)
-            preempted.add(victim[0])
-            waiting.append((victim[0], victim[1], victim[2]))
-            blocked = True
-        while not blocked and waiting and len(running) < limit:
-            identifier, tokens, left = waiting[-1]
-            if held + -(-tokens // 16) > pool:
-                break
-            waiting.pop()
-            if not done and len(running) < limit and identifier not in preempted and identifier < limit:
-                phase = int(rng.integers(0, left))
-                tokens, left = tokens + phase, left - phase
-            running.append([identifier, tokens, left])
-            held += -(-tokens // 16)
-        for request in running:
-            request[1] += 16
-            request[2] -= 16
-        finished = [r for r in running if r[2] <= 0]
-        done += len(finished)
-        running = [r for r in running if r[2] > 0]
-    return len({i for i in preempted if limit <= i < requests}) / (requests - limit)
-
-
-def test_the_derived_number_keeps_preemption_within_the_risk_and_is_not_timid() -> None:
-    plan = planned()
-    pool = plan.num_blocks - 1
-    at_plan = preempted_share(EFFORTS, pool=pool, limit=plan.max_num_seqs, requests=1500)
-    beyond = preempted_share(EFFORTS, pool=pool, limit=plan.max_num_seqs + 5, requests=1500)
-    assert at_plan <= 0.015
-    assert beyond > 0.05
-
-
-def test_no_preemption_at_the_worst_case_number() -> None:
-    plan = planned(policy=ConcurrencyPolicy.WORST_CASE)
-    assert plan.preempted_share_permille == 0
-    assert preempted_share(EFFORTS, pool=plan.num_blocks - 1, limit=plan.max_num_seqs, requests=400) == 0
 
 
 def test_statistical_is_at_least_the_worst_case() -> None:
@@ -227,8 +136,10 @@ def test_a_shared_prefix_leaves_no_request_less_than_nothing() -> None:
     resident = resident_of(
         [effort(prompt=8192, thinking=0, answer=160, prompt_distribution=TokenQuantiles(p50=10, p90=20, p99=30))]
     )
-    assert BlockDemand.of(resident, LAYOUT, 4096).mean == pytest.approx(160 / 2 / 16 + 15 / 32)
-    assert BlockDemand.of(resident_of(EFFORTS), LAYOUT, 4096).mean == pytest.approx(demand_of(EFFORTS).mean - 256)
+    assert BlockDemand.of(BlockMixture.of(resident, LAYOUT, 4096)).mean == pytest.approx(160 / 2 / 16 + 15 / 32)
+    assert BlockDemand.of(BlockMixture.of(resident_of(EFFORTS), LAYOUT, 4096)).mean == pytest.approx(
+        demand_of(EFFORTS).mean - 256
+    )
 
 
 def test_limits_other_than_the_pool_are_named() -> None:

@@ -270,7 +270,8 @@ def test_the_steps_tell_the_calculation_in_order() -> None:
     assert list(steps) == [
         "KV bytes per token", "engine's share", "weights", "other persistent memory", "activation peak", "CUDA graphs",
         "likeliest KV pool", "reserve", "KV pool", "usable KV tokens", "largest footprint", "mean resident",
-        "sequences in the worst case", "max_num_seqs", "max_model_len", "max_num_batched_tokens", "shutdown timeout",
+        "sequences in the worst case", "max_num_seqs", "preempted requests", "max_model_len", "max_num_batched_tokens",
+        "shutdown timeout",
     ]  # fmt: skip
     assert steps["KV bytes per token"].value == "131,072 bytes"
     assert steps["max_num_seqs"].value == str(planned().max_num_seqs)

@@ -62,8 +62,9 @@ def render(file: str, service_accounts: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("file")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--curve", is_flag=True, help="Add throughput and preempted share against max_num_seqs.")
 @_service_accounts
-def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
+def explain(file: str, output: str, service_accounts: tuple[str, ...], *, curve: bool) -> None:
     r"""Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
 
     With - for FILE they are read from standard input:
@@ -73,10 +74,10 @@ def explain(file: str, output: str, service_accounts: tuple[str, ...]) -> None:
     """
     pools = [_offline(read, service_accounts) for read in _read(file)]
     if output == "json":
-        documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers) for pool in pools]
+        documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers, curve=curve) for pool in pools]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
-        click.echo("\n\n".join(explaining.as_text(pool.name, pool.tiers) for pool in pools))
+        click.echo("\n\n".join(explaining.as_text(pool.name, pool.tiers, curve=curve) for pool in pools))
     _finish(pools, quiet=True)
 
 

@@ -6,17 +6,25 @@ import textwrap
 from typing import Any
 
 from reasoningpool.api.text import printable
+from reasoningpool.cli.curve import curve_json, curve_text
 from reasoningpool.planning.offline import OfflineTier
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.planning.status import sizing_status
-from reasoningpool.sizing import DoesNotFit, SizingPlan
+from reasoningpool.sizing import DoesNotFit, SizingPlan, throughput_curve
 
 _WIDTH = 100
 
 
-def as_json(name: str, namespace: str, tiers: tuple[OfflineTier, ...]) -> dict[str, Any]:
-    """`tiers[].sizing` has the keys of `status.tiers[].sizing`; a tier that does not fit has `doesNotFit` instead."""
-    return {"name": name, "namespace": namespace, "tiers": [_tier_json(tier) for tier in tiers]}
+def as_json(name: str, namespace: str, tiers: tuple[OfflineTier, ...], *, curve: bool = False) -> dict[str, Any]:
+    """`tiers[].sizing` has the keys of `status.tiers[].sizing`; a tier that does not fit has `doesNotFit` instead.
+
+    `curve` adds throughput and preempted share against `max_num_seqs`.
+    """
+    found = [_tier_json(tier) for tier in tiers]
+    if curve:
+        for entry, tier in zip(found, tiers, strict=True):
+            entry["curve"] = curve_json(throughput_curve(tier.inputs))
+    return {"name": name, "namespace": namespace, "tiers": found}
 
 
 def _tier_json(tier: OfflineTier) -> dict[str, Any]:
@@ -38,9 +46,14 @@ def _tier_json(tier: OfflineTier) -> dict[str, Any]:
     }
 
 
-def as_text(name: str, tiers: tuple[OfflineTier, ...]) -> str:
+def as_text(name: str, tiers: tuple[OfflineTier, ...], *, curve: bool = False) -> str:
     """The same for a terminal."""
-    return "\n\n".join(_tier_text(name, tier) for tier in tiers)
+    return "\n\n".join(_tier_text(name, tier) + (_curve(tier) if curve else "") for tier in tiers)
+
+
+def _curve(tier: OfflineTier) -> str:
+    points = throughput_curve(tier.inputs)
+    return f"\n\n{curve_text(points)}" if points else ""
 
 
 def _tier_text(name: str, tier: OfflineTier) -> str:

@@ -11,7 +11,7 @@ from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.resolution.types import Finding, Severity
-from reasoningpool.sizing import DoesNotFit, SizingPlan
+from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class OfflineTier:
     name: str
     summary: str
     sizing: SizingPlan | DoesNotFit
+    inputs: SizingInput
     warnings: tuple[str, ...]
 
 
@@ -83,5 +84,6 @@ def _tier(outcome: TierOutcome) -> OfflineTier:
         name=tier.name,
         summary=f"{tier.model.id} on {devices}, {tier.workload}",
         sizing=outcome.sizing,
+        inputs=tier.sizing_input,
         warnings=outcome.warnings,
     )

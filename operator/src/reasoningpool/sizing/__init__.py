@@ -3,8 +3,10 @@
 Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_config` reads a model.
 """
 
+from reasoningpool.sizing.curve import CurvePoint, throughput_curve
 from reasoningpool.sizing.errors import GeometryError, SizingError
 from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
+from reasoningpool.sizing.observed import ObservedTokens, observe
 from reasoningpool.sizing.plan import plan
 from reasoningpool.sizing.types import (
     AcceleratorFacts,
@@ -24,17 +26,21 @@ __all__ = [
     "AcceleratorFacts",
     "Change",
     "ConcurrencyPolicy",
+    "CurvePoint",
     "DoesNotFit",
     "Effort",
     "Geometry",
     "GeometryError",
     "KVCacheDType",
     "Limit",
+    "ObservedTokens",
     "SizingError",
     "SizingInput",
     "SizingPlan",
     "Step",
     "TokenQuantiles",
+    "observe",
     "plan",
+    "throughput_curve",
     "valid_tensor_parallel_sizes",
 ]

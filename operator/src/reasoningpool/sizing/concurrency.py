@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import erfc, exp, pi, sqrt
-from typing import TYPE_CHECKING, Final
+from math import erfc, pi, sqrt
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -24,6 +24,47 @@ if TYPE_CHECKING:
 EXACT_UP_TO: Final = 64
 _CELLS: Final = 128  # grid points of one request; 64 x 127 sums stay below the transform's length
 _TRANSFORM: Final = 8_192
+_PHASES: Final = 64  # most lengths looked at to average over a block
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """What tokens cost in blocks of the groups that grow, on average over all lengths."""
+
+    per_token: float
+    rounding: float  # of a request of any length, by whole blocks
+
+    @classmethod
+    def of(cls, layout: KVLayout) -> Paging:
+        """From what the layout says of long requests, whatever groups it has."""
+        block = layout.block_size
+        long = block << 10
+        per_token = (layout.request_blocks(2 * long) - layout.request_blocks(long)) / long
+        lengths = [long + k for k in range(1, block + 1, max(1, block // _PHASES))]
+        beyond = sum(layout.request_blocks(length) - per_token * length for length in lengths) / len(lengths)
+        return cls(per_token, max(0.0, beyond - layout.constant_blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMixture:
+    """What a request in flight holds in blocks: a mixture of uniform distributions on [start, start + length]."""
+
+    weights: Floats  # of requests in flight
+    requests: Floats  # of requests
+    starts: Floats
+    lengths: Floats
+
+    @classmethod
+    def of(cls, resident: ResidentTokens, layout: KVLayout, shared_tokens: int) -> BlockMixture:
+        """From tokens to blocks: `per_token * T + rounding + constant`.
+
+        One full-attention group takes `T / block` blocks, and rounding up costs `(block - 1) / (2 block)` blocks on
+        average. Whole blocks of a shared prefix are counted once elsewhere.
+        """
+        paging = Paging.of(layout)
+        own = np.maximum(resident.starts - shared_tokens, 0)
+        starts = own * paging.per_token + paging.rounding + layout.constant_blocks
+        return cls(resident.weights, resident.requests, starts, resident.lengths * paging.per_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +79,9 @@ class BlockDemand:
     _spectrum: NDArray[np.complex128] = field(repr=False)
 
     @classmethod
-    def of(cls, resident: ResidentTokens, layout: KVLayout, shared_tokens: int) -> BlockDemand:
-        """From tokens to blocks: `full_groups * (T / block + rounding) + constant`.
-
-        Rounding up to a block costs `(block - 1) / (2 block)` blocks on average. Whole blocks of a shared
-        prefix are counted once elsewhere.
-        """
-        per_token = layout.full_groups / layout.block_size
-        rounding = layout.full_groups * (layout.block_size - 1) / (2 * layout.block_size)
-        own = np.maximum(resident.starts - shared_tokens, 0)
-        starts = own * per_token + rounding + layout.constant_blocks
-        lengths = resident.lengths * per_token
-        return cls._from_mixture(resident.weights, starts, lengths)
-
-    @classmethod
-    def _from_mixture(cls, weights: Floats, starts: Floats, lengths: Floats) -> BlockDemand:
+    def of(cls, mixture: BlockMixture) -> BlockDemand:
+        """From what one request in flight holds."""
+        weights, starts, lengths = mixture.weights, mixture.starts, mixture.lengths
         mean = float(np.dot(weights, starts + lengths / 2))
         low, high = starts - mean, starts - mean + lengths
         second = float(np.dot(weights, (low * low + low * high + high * high) / 3))
@@ -68,21 +97,100 @@ class BlockDemand:
 
     def overflow(self, sequences: int, usable: float) -> float:
         """P(blocks held by `sequences` requests > usable)."""
+        return float(self.sum(sequences).tails(np.array([float(usable)]))[0])
+
+    def sum(self, sequences: int) -> BlockSum:
+        """Distribution of the blocks held by `sequences` requests."""
         if sequences <= EXACT_UP_TO:
-            cells = int((usable - sequences * self._least) / self._unit + 1e-9)
-            if usable < sequences * self._least:
-                return 1.0
-            if cells >= sequences * (_CELLS - 1):
-                return 0.0
-            sums = np.fft.irfft(self._spectrum**sequences, _TRANSFORM)
-            return float(min(1.0, max(0.0, sums[cells + 1 :].sum())))
-        spread = self._deviation * sqrt(sequences)
-        if spread <= 0:
-            return float(sequences * self.mean > usable)
-        z = (usable - sequences * self.mean) / spread
-        tail = 0.5 * erfc(z / sqrt(2))
-        correction = exp(-z * z / 2) / sqrt(2 * pi) * self._skew * (z * z - 1) / (6 * sqrt(sequences))
-        return min(1.0, max(0.0, tail + correction))
+            masses = np.fft.irfft(_power(self._spectrum, sequences), _TRANSFORM)[: sequences * (_CELLS - 1) + 1]
+            return ExactSum(sequences * self._least, self._unit, masses)
+        root = sqrt(sequences)
+        return NormalSum(sequences * self.mean, self._deviation * root, self._skew / root)
+
+
+class BlockSum(Protocol):
+    """Blocks held by a number of requests; `levels` rise."""
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        ...
+
+    def densities(self, levels: Floats) -> Floats:
+        """Probability density per block.
+
+        Beyond its highest point it is never let rise again, so that more room never means more.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSum:
+    """Masses on a grid of `unit` blocks from `least`."""
+
+    least: float
+    unit: float
+    masses: Floats
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        beyond = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+        last = len(self.masses) - 1
+        cells = np.floor((levels - self.least) / self.unit + 1e-9)
+        inside = beyond[np.clip(cells + 1, 0, last + 1).astype(int)]
+        result: Floats = np.clip(np.where(cells >= last, 0.0, np.where(cells < 0, 1.0, inside)), 0.0, 1.0)
+        return result
+
+    def densities(self, levels: Floats) -> Floats:
+        """Density between the grid's points, by interpolation."""
+        masses, highest = self.masses.copy(), int(self.masses.argmax())
+        masses[highest:] = np.maximum.accumulate(masses[highest:][::-1])[::-1]
+        cells = (levels - self.least) / self.unit
+        result: Floats = np.interp(cells, np.arange(len(masses)), masses, left=0.0, right=0.0)
+        return np.maximum(result, 0.0) / self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class NormalSum:
+    """A normal distribution corrected for skew (first term of Edgeworth's series)."""
+
+    mean: float
+    deviation: float
+    skew: float
+
+    def tails(self, levels: Floats) -> Floats:
+        """P(blocks held > level)."""
+        if self.deviation <= 0:
+            return (self.mean > levels).astype(float)
+        z = (levels - self.mean) / self.deviation
+        tail = np.array([0.5 * erfc(value / sqrt(2)) for value in z])
+        result: Floats = np.clip(tail + _normal_density(z) * self.skew * (z * z - 1) / 6, 0.0, 1.0)
+        return result
+
+    def densities(self, levels: Floats) -> Floats:
+        """Density of the corrected normal distribution."""
+        if self.deviation <= 0:
+            return np.zeros_like(levels)
+        z = (levels - self.mean) / self.deviation
+        result: Floats = np.maximum(_normal_density(z) * (1 + self.skew * (z**3 - 3 * z) / 6), 0.0) / self.deviation
+        return result
+
+
+def _power(spectrum: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """Whole power by squaring: the general power of complex numbers takes ten times as long."""
+    result = np.ones_like(spectrum)
+    square = spectrum
+    while exponent:
+        if exponent & 1:
+            result = result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return result
+
+
+def _normal_density(z: Floats) -> Floats:
+    density: Floats = np.exp(-z * z / 2) / sqrt(2 * pi)
+    return density
 
 
 def _grid_masses(weights: Floats, starts: Floats, lengths: Floats, least: float, unit: float) -> Floats:
@@ -108,9 +216,12 @@ def _squared_excess(points: Floats, scale: Floats, grid: Floats) -> Floats:
     return result
 
 
-def largest(allowed: Callable[[int], bool], *, up_to: int) -> int:
-    """The largest n from 0 to `up_to` with `allowed(n)`, which must hold for all smaller ones (bisection)."""
-    low, high = 0, up_to
+def largest(allowed: Callable[[int], bool], *, up_to: int, at_least: int = 0) -> int:
+    """The largest n from `at_least` to `up_to` with `allowed(n)`, which must hold for all smaller ones (bisection).
+
+    `at_least` itself is not asked about.
+    """
+    low, high = at_least, up_to
     while low < high:
         middle = (low + high + 1) // 2
         if allowed(middle):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def effort_tokens(inputs: SizingInput, max_len: int | None) -> tuple[EffortToken
 
 @dataclass(frozen=True, slots=True)
 class ResidentTokens:
-    """Mixture of uniform distributions: weights sum to 1, starts and lengths are tokens."""
+    """Mixture of uniform distributions on [start, start + length], in tokens; both weights sum to 1."""
 
-    weights: Floats
+    weights: Floats  # of requests in flight
+    requests: Floats  # of requests
     starts: Floats
     lengths: Floats
 
@@ -75,27 +77,54 @@ class ResidentTokens:
         return float(np.dot(self.weights, self.starts + self.lengths / 2))
 
     @property
+    def mean_output(self) -> float:
+        """`E[o]` over requests, not length-biased."""
+        return float(np.dot(self.requests, self.lengths))
+
+    def mean_prompt_beyond(self, shared_tokens: int) -> float:
+        """`E[max(0, p - shared)]` over requests, template and lookahead included."""
+        return float(np.dot(self.requests, np.maximum(self.starts - shared_tokens, 0)))
+
+    @property
     def longest(self) -> float:
         """The largest value a request can reach."""
         return float(np.max(self.starts + self.lengths))
 
 
-def resident_tokens(inputs: SizingInput, tokens: tuple[EffortTokens, ...]) -> ResidentTokens:
-    """The tokens one request in flight holds, over the mix of efforts."""
-    weights: list[Floats] = []
-    starts: list[Floats] = []
-    lengths: list[Floats] = []
-    for effort, own in zip(inputs.efforts, tokens, strict=True):
-        prompt_p, prompt = _points(
-            effort.prompt_distribution, own.prompt, inputs.template_overhead_tokens, _PROMPT_POINTS
-        )
-        output_p, output = _points(effort.output_distribution, own.output, 0, _OUTPUT_POINTS)
-        chance = np.multiply.outer(prompt_p, output_p)
-        weights.append((own.share * chance * output[None, :]).ravel())
-        starts.append(np.repeat(prompt, len(output)) + own.lookahead)
-        lengths.append(np.tile(output, len(prompt)))
-    total = np.concatenate(weights)
-    return ResidentTokens(total / total.sum(), np.concatenate(starts), np.concatenate(lengths))
+def resident_tokens(
+    inputs: SizingInput, tokens: tuple[EffortTokens, ...], *, batched_tokens: int, shared_tokens: int = 0
+) -> ResidentTokens:
+    """The tokens one request in flight holds, over the mix of efforts.
+
+    A request is in flight for a step per output token, the first of which ends its prefill, and for
+    `(p - shared) / batched_tokens` more, since a prompt seldom fits the rest of one step's budget.
+    """
+    points = [
+        _effort_points(effort, own, inputs.template_overhead_tokens)
+        for effort, own in zip(inputs.efforts, tokens, strict=True)
+    ]
+    requests, starts, lengths = (np.concatenate(arrays) for arrays in zip(*points, strict=True))
+    weights = requests * (lengths + np.maximum(starts - shared_tokens, 0) / batched_tokens)
+    return ResidentTokens(weights / weights.sum(), requests / requests.sum(), starts, lengths)
+
+
+def _effort_points(effort: Effort, own: EffortTokens, overhead: int) -> tuple[Floats, Floats, Floats]:
+    """Requests, tokens at their start and tokens generated, for the classes of one effort."""
+    if effort.observed is not None:
+        chance, prompt, output = _observed_points(effort.observed, own, overhead)
+        return own.share * chance, prompt + own.lookahead, output
+    prompt_p, prompt = _points(effort.prompt_distribution, own.prompt, overhead, _PROMPT_POINTS)
+    output_p, output = _points(effort.output_distribution, own.output, 0, _OUTPUT_POINTS)
+    chance = np.multiply.outer(prompt_p, output_p).ravel()
+    return own.share * chance, np.repeat(prompt, len(output)) + own.lookahead, np.tile(output, len(prompt))
+
+
+def _observed_points(observed: ObservedTokens, own: EffortTokens, overhead: int) -> tuple[Floats, Floats, Floats]:
+    """Chances, prompts and outputs of the classes, cut at the budgets."""
+    requests, prompts, outputs = (
+        np.array(values) for values in (observed.requests, observed.prompts, observed.outputs)
+    )
+    return requests / requests.sum(), np.clip(prompts + overhead, 1, own.prompt), np.clip(outputs, 1, own.output)
 
 
 def _points(

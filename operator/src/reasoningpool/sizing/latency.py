@@ -6,6 +6,7 @@ from math import ceil
 
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.weights import WeightFormat
 
 
 def modelled_time_per_output_token_ms(inputs: SizingInput, *, sequences: int, kv_bytes_read: float) -> float:
@@ -25,6 +26,29 @@ def modelled_time_per_output_token_ms(inputs: SizingInput, *, sequences: int, kv
     moved = (weights + kv_bytes_read) / (bandwidth * c.BANDWIDTH_SHARE.value)
     reduces = 2 * geometry.num_layers * c.ALL_REDUCE_SECONDS.value if ranks > 1 else 0.0
     return 1000 * (moved + c.STEP_SECONDS_FIXED.value + reduces)
+
+
+def prefill_tokens_per_second(inputs: SizingInput) -> float:
+    """Prompt tokens a replica computes per second when it does nothing else (compute model).
+
+    `bandwidth * FLOP per byte * 0.5 * GPUs / (2 * parameters used per token)`; twice that with FP8 weights on
+    GPUs that multiply in FP8. Qwen3-32B-FP8 on one H100: about 13,000. Without a known bandwidth the stand-ins
+    of `constants`.
+    """
+    accelerator, geometry = inputs.accelerator, inputs.geometry
+    if accelerator.memory_bytes is None:
+        return c.CPU_PREFILL_TOKENS_PER_S
+    bandwidth = accelerator.memory_bandwidth_bytes_per_s
+    if bandwidth is None or bandwidth <= 0:
+        return c.UNKNOWN_PREFILL_TOKENS_PER_S
+    capability = accelerator.compute_capability or (0, 0)
+    per_byte = c.FLOP_PER_BYTE.get(capability, c.FLOP_PER_BYTE_OTHER)
+    if capability >= c.FP8_COMPUTE_FROM and geometry.weight_format is WeightFormat.FP8:
+        per_byte *= 2
+    counts = geometry.weights
+    experts = counts.experts * counts.experts_per_token / counts.experts_total if counts.experts_total else 0.0
+    used = counts.linear + counts.replicated_linear + experts
+    return bandwidth * per_byte * c.COMPUTE_SHARE.value * inputs.tensor_parallel_size / (2 * max(used, 1.0))
 
 
 def shutdown_timeout_seconds(output_tokens: int, time_per_output_token_ms: float) -> int:

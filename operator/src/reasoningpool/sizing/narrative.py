@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from reasoningpool.sizing import constants as c
+from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.memory import free_bytes
-from reasoningpool.sizing.solve import Frame, Shortfall, Solution
+from reasoningpool.sizing.solve import Shortfall, Solution
 from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, Step
 from reasoningpool.sizing.units import counted, human_bytes
+from reasoningpool.sizing.waste import block_size_advice
 
 _LOW_HEADROOM_BYTES = c.GIB
 _MANY_SEQUENCES = 256
@@ -35,6 +37,12 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
         ),
         *_demand_steps(found),
         Step(name="max_num_seqs", value=f"{found.sequences:,}", formula=limit),
+        Step(
+            name="preempted requests",
+            value=f"{100 * found.preempted_share:.1f} %",
+            formula=f"expected at full load; simulations of the scheduler gave {c.PREEMPTED_SHARE_SEEN[0]:g} to "
+            f"{c.PREEMPTED_SHARE_SEEN[1]:g} times what is expected",
+        ),
         Step(
             name="max_model_len",
             value=f"{frame.max_model_len:,} tokens",
@@ -132,7 +140,7 @@ def _demand_steps(found: Solution) -> Iterator[Step]:
     )
     yield Step(
         name="mean resident",
-        value=f"{found.resident.mean:,.0f} tokens",
+        value=f"{found.load.resident.mean:,.0f} tokens",
         formula="E[o (p + o/2)] / E[o]: long runs are seen more often, at a uniform phase of their growth",
     )
     yield Step(
@@ -149,6 +157,8 @@ def _limit_words(found: Solution) -> str:
             what = "state slots" if found.limit is Limit.STATE_SLOTS else "the KV pool"
             if inputs.policy is ConcurrencyPolicy.WORST_CASE:
                 return f"limited by {what}: no preemption whatever the mix"
+            if found.sequences + 1 > found.load.carried(found.sequences + 1):
+                return f"limited by {what}: a further sequence would wait for room instead of running"
             risk = inputs.preemption_risk_permille / 10
             return f"limited by {what}: the most with at most {risk:g} % of requests preempted"
         case Limit.TIME_PER_OUTPUT_TOKEN:
@@ -164,7 +174,7 @@ def _limit_words(found: Solution) -> str:
 
 def solution_warnings(found: Solution) -> tuple[str, ...]:
     """What a user should know though the plan stands."""
-    return (*found.warnings, *_explicit_warnings(found), *_memory_warnings(found))
+    return (*found.warnings, *_explicit_warnings(found), *_memory_warnings(found), *block_size_advice(found))
 
 
 def _explicit_warnings(found: Solution) -> Iterator[str]:
@@ -172,7 +182,7 @@ def _explicit_warnings(found: Solution) -> Iterator[str]:
     if inputs.max_num_seqs is not None and inputs.max_num_seqs > found.derived:
         yield (
             f"maxNumSeqs {inputs.max_num_seqs:,} exceeds the derived {found.derived:,} ({found.derived_limit.value}); "
-            f"expect up to {100 * found.overflow:.0f} % of requests preempted at full load"
+            f"expect up to {100 * found.preempted_share:.0f} % of requests preempted at full load"
         )
     if inputs.max_model_len is None:
         return

@@ -8,10 +8,11 @@ from typing import Final
 
 from reasoningpool.sizing.concurrency import largest
 from reasoningpool.sizing.errors import SizingError
+from reasoningpool.sizing.frame import frame_of
 from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
 from reasoningpool.sizing.kv_elements import is_16_bit
 from reasoningpool.sizing.memory import free_bytes
-from reasoningpool.sizing.solve import Shortfall, frame_of, shortfall
+from reasoningpool.sizing.solve import Shortfall, shortfall
 from reasoningpool.sizing.types import Change, Effort, KVCacheDType, SizingInput
 from reasoningpool.sizing.validate import validate
 

@@ -2,84 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from reasoningpool.sizing import latency
-from reasoningpool.sizing.blocks import KVLayout, ceil_div, kv_layout
-from reasoningpool.sizing.concurrency import BlockDemand, largest
-from reasoningpool.sizing.demand import EffortTokens, ResidentTokens, effort_tokens, resident_tokens
-from reasoningpool.sizing.errors import SizingError
-from reasoningpool.sizing.limits import default_batched_tokens, sequence_cap
-from reasoningpool.sizing.memory import MemoryShares, free_bytes, memory_shares
-from reasoningpool.sizing.types import ConcurrencyPolicy, KVCacheDType, Limit, SizingInput
+from reasoningpool.sizing.concurrency import largest
+from reasoningpool.sizing.demand import EffortTokens
+from reasoningpool.sizing.frame import Frame, frame_of
+from reasoningpool.sizing.limits import sequence_cap
+from reasoningpool.sizing.load import Load
+from reasoningpool.sizing.memory import MemoryShares, free_bytes
+from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, SizingInput
 
 _PERMILLE = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """What follows from the inputs alone, whatever the number of sequences."""
-
-    inputs: SizingInput
-    dtype: KVCacheDType
-    layout: KVLayout
-    efforts: tuple[EffortTokens, ...]
-    max_model_len: int
-    batched_tokens: int
-
-    @property
-    def footprint(self) -> int:
-        """Tokens of the largest effort, in whole blocks."""
-        tokens = max(effort.footprint for effort in self.efforts)
-        return ceil_div(tokens, self.layout.block_size) * self.layout.block_size
-
-    @property
-    def largest_blocks(self) -> int:
-        """Pool blocks of the largest request while it decodes."""
-        return max(self.layout.request_blocks(effort.footprint) for effort in self.efforts)
-
-    @property
-    def shared_tokens(self) -> int:
-        """Tokens of the shared prefix that whole blocks hold once for all requests."""
-        if not self.inputs.prefix_caching:
-            return 0
-        shared = min(self.inputs.shared_prefix_tokens, *(effort.prompt for effort in self.efforts))
-        return shared // self.layout.block_size * self.layout.block_size
-
-    @property
-    def shared_blocks(self) -> int:
-        """Blocks of the shared prefix, held once."""
-        return self.layout.full_groups * (self.shared_tokens // self.layout.block_size)
-
-    def memory(self, sequences: int) -> MemoryShares:
-        """Memory shares at this many sequences; the pool is the measured one, which needs no reserve, if smaller."""
-        shares = memory_shares(self.inputs, batched_tokens=self.batched_tokens, sequences=sequences)
-        measured = self.measured_pool_bytes
-        return shares if measured is None or measured >= shares.pool else replace(shares, pool=measured, reserve=0)
-
-    @property
-    def measured_pool_bytes(self) -> int | None:
-        """The pool an engine reported, in this layout's blocks: what counts is how many tokens it holds."""
-        blocks, size = self.inputs.measured_num_blocks, self.inputs.measured_block_size
-        if blocks is None or size is None:
-            return None
-        return blocks * size // self.layout.block_size * self.layout.bytes_per_block
-
-    def blocks(self, sequences: int) -> int:
-        """Blocks of the pool at this many sequences, the null block included."""
-        return max(0, self.memory(sequences).pool) // self.layout.bytes_per_block
-
-    def free_blocks(self, sequences: int) -> int:
-        """Blocks for requests' own tokens: without the null block, the shared prefix and prefills in flight."""
-        in_prefill = sequences * self.max_model_len
-        transient = self.layout.transient_blocks(in_prefill, self.batched_tokens)
-        return self.blocks(sequences) - 1 - self.shared_blocks - transient
-
-    @property
-    def one_request_blocks(self) -> int:
-        """Blocks the engine asks for before it starts: one request of the longest length, and the null block."""
-        steady = self.largest_blocks + self.layout.transient_blocks(self.max_model_len, self.batched_tokens)
-        return 1 + max(self.layout.planner_blocks(self.max_model_len, self.batched_tokens), steady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,60 +31,15 @@ class Solution:
 
     frame: Frame
     memory: MemoryShares
-    resident: ResidentTokens
-    mean_blocks: float
+    load: Load
     worst_case: int
     derived: int  # what the policy and the other limits give
     derived_limit: Limit
     sequences: int  # the explicit number where one is stated
     limit: Limit
-    overflow: float  # P(resident > usable) at `sequences`
+    preempted_share: float  # expected at `sequences`, full load
     tpot_ms: float
     warnings: tuple[str, ...]
-
-
-def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
-    """Everything up to the number of sequences; the second value is the effort that is longer than the model allows."""
-    dtype = KVCacheDType.BF16 if inputs.kv_cache_dtype is KVCacheDType.AUTO else inputs.kv_cache_dtype
-    layout = kv_layout(
-        inputs.geometry,
-        inputs.accelerator,
-        tensor_parallel=inputs.tensor_parallel_size,
-        dtype=dtype,
-        block_size=inputs.block_size,
-        draft_layers=inputs.speculative_draft_layers,
-        speculative_tokens=inputs.speculative_tokens,
-        prefix_caching=inputs.prefix_caching,
-    )
-    native = inputs.geometry.native_context_tokens
-    stated = inputs.max_model_len
-    if stated is not None and stated > native:
-        message = f"maxModelLen is {stated:,}; the engine refuses more than the model's native {native:,} tokens"
-        raise SizingError(message, field="maxModelLen")
-    efforts = effort_tokens(inputs, stated)
-    longest = max(efforts, key=lambda effort: effort.footprint)
-    too_long = longest if stated is None and longest.prompt + longest.output > native else None
-    rounded = ceil_div(longest.footprint, layout.block_size) * layout.block_size
-    frame = Frame(
-        inputs=inputs,
-        dtype=dtype,
-        layout=layout,
-        efforts=efforts,
-        max_model_len=stated if stated is not None else min(rounded, native),
-        batched_tokens=_batched_tokens(inputs),
-    )
-    return frame, too_long
-
-
-def _batched_tokens(inputs: SizingInput) -> int:
-    """The stated number, else the class's default; the engine wants at least `max_num_seqs`."""
-    stated, sequences = inputs.max_num_batched_tokens, inputs.max_num_seqs
-    if stated is None:
-        return max(default_batched_tokens(inputs), sequences or 0)
-    if sequences is not None and sequences > stated:
-        message = f"maxNumBatchedTokens is {stated:,}, below maxNumSeqs {sequences:,}; the engine refuses that"
-        raise SizingError(message, field="maxNumBatchedTokens")
-    return stated
 
 
 def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Shortfall | None:
@@ -219,27 +107,14 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
     short = shortfall(frame, too_long, inputs.max_num_seqs or 1)
     if short is not None:
         return short
-    resident = resident_tokens(inputs, frame.efforts)
-    demand = BlockDemand.of(resident, frame.layout, frame.shared_tokens)
-    own_largest = frame.largest_blocks - frame.shared_blocks
-
-    def tpot(sequences: int) -> float:
-        kv_bytes = sequences * demand.mean * frame.layout.bytes_per_block
-        return latency.modelled_time_per_output_token_ms(inputs, sequences=sequences, kv_bytes_read=kv_bytes)
-
-    def worst_fits(sequences: int) -> bool:
-        return sequences * own_largest <= frame.free_blocks(sequences)
-
+    load = Load.of(frame)
+    tpot = load.time_per_output_token_ms
     risk = inputs.preemption_risk_permille / _PERMILLE
-
-    def statistically_fits(sequences: int) -> bool:
-        return worst_fits(sequences) or demand.overflow(sequences, frame.free_blocks(sequences)) <= risk
-
     cap = min(sequence_cap(inputs), frame.batched_tokens)
-    worst = max(1, largest(worst_fits, up_to=cap))
+    worst = max(1, load.most_in_the_worst_case(cap))
     statistical = inputs.policy is ConcurrencyPolicy.STATISTICAL
-    by_kv = max(worst, largest(statistically_fits, up_to=cap)) if statistical else worst
-    derived, limit = by_kv, _kv_limit(frame, demand.mean) if by_kv < cap else Limit.ENGINE_CAP
+    by_kv = load.most_within(risk, at_least=worst, up_to=cap) if statistical else worst
+    derived, limit = by_kv, _kv_limit(frame, load.demand.mean) if by_kv < cap else Limit.ENGINE_CAP
     objective = inputs.time_per_output_token_ms
     warnings: list[str] = []
     if objective is not None:
@@ -253,18 +128,16 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
             )
     stated = inputs.max_num_seqs
     sequences = stated if stated is not None else derived
-    fits = worst_fits(sequences)
     return Solution(
         frame=frame,
         memory=frame.memory(sequences),
-        resident=resident,
-        mean_blocks=demand.mean,
+        load=load,
         worst_case=worst,
         derived=derived,
         derived_limit=limit,
         sequences=sequences,
         limit=Limit.EXPLICIT if stated is not None else limit,
-        overflow=0.0 if fits else demand.overflow(sequences, frame.free_blocks(sequences)),
+        preempted_share=load.preemption(sequences).share,
         tpot_ms=max(tpot(sequences), float(objective)) if objective is not None else tpot(sequences),
         warnings=tuple(warnings),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reasoningpool.sizing.geometry import Geometry
+    from reasoningpool.sizing.observed import ObservedTokens
 
 
 class KVCacheDType(StrEnum):
@@ -67,7 +68,10 @@ class TokenQuantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Budgets of one effort in tokens; `share` is its weight in the mix (any positive scale)."""
+    """Budgets of one effort in tokens; `share` is its weight in the mix (any positive scale).
+
+    `observed` (the requests of a log) replaces both distributions.
+    """
 
     name: str
     prompt_tokens: int
@@ -76,6 +80,7 @@ class Effort:
     share: float
     prompt_distribution: TokenQuantiles | None = None
     output_distribution: TokenQuantiles | None = None
+    observed: ObservedTokens | None = None
 
     @property
     def output_tokens(self) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.sharding import check_shards
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
@@ -109,12 +110,23 @@ def _effort(effort: Effort) -> None:
     if not isfinite(effort.share) or effort.share <= 0:
         message = f"effort {effort.name!r} has share {effort.share}; write a number above 0"
         raise SizingError(message, field=f"{where}.sharePercent")
+    if effort.observed is not None:
+        _observed(effort.observed, f"{where}.tokenDistribution")
     for quantiles, name in (
         (effort.prompt_distribution, "prompt"),
         (effort.output_distribution, "output"),
     ):
         if quantiles is not None:
             _quantiles(quantiles, f"{where}.tokenDistribution.{name}")
+
+
+def _observed(observed: ObservedTokens, where: str) -> None:
+    counts = {len(values) for values in (observed.requests, observed.prompts, observed.outputs)}
+    numbers = (*observed.requests, *observed.prompts, *observed.outputs)
+    if len(counts) != 1 or not observed.requests or not all(isfinite(value) and value >= 0 for value in numbers):
+        raise SizingError(f"{where}: classes need one count, prompt and output each, from 0", field=where)
+    if not any(observed.requests):
+        raise SizingError(f"{where}: there is no request in any class", field=where)
 
 
 def _quantiles(quantiles: TokenQuantiles, where: str) -> None:
