@@ -1,0 +1,131 @@
+"""Reading request logs: CSV or one JSON object per line, plain or gzip, in one pass and little memory.
+
+Works as they are on the Azure LLM inference traces of 2023 (CSV), BurstGPT (CSV), the Mooncake traces (JSONL) and
+logs that keep the `usage` object of an OpenAI-compatible answer.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, BinaryIO, Final
+
+from reasoningpool.capacity.collect import Collector
+from reasoningpool.capacity.columns import Columns, Role, choose
+from reasoningpool.capacity.errors import CapacityError, LogError
+from reasoningpool.capacity.fields import TimeUnit
+from reasoningpool.capacity.lines import Lines
+from reasoningpool.capacity.log import RequestLog
+
+_SAMPLE: Final = 100  # rows whose keys tell the columns of a JSON log
+_DEEPEST: Final = 4
+_DELIMITERS: Final = ",;\t|"
+_MOONCAKE_KEY: Final = "hash_ids"
+
+
+def read_log(
+    stream: BinaryIO, *, columns: Mapping[Role, str] | None = None, time_unit: TimeUnit | None = None
+) -> RequestLog:
+    """The requests of a log.
+
+    Args:
+        stream: the file, at its start.
+        columns: names of columns by role, for those that have none of the usual names.
+        time_unit: unit of numeric times. Default: by their size, relative ones in seconds (Mooncake: milliseconds).
+
+    Raises:
+        LogError: the file holds no requests or a value that is none, with its line.
+    """
+    lines = Lines(stream)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise LogError("is empty")
+    if first.lstrip().startswith("["):
+        raise LogError("is a JSON list; write one object per line, for example with jq -c '.[]'", line=lines.number)
+    read = _read_json if first.lstrip().startswith("{") else _read_csv
+    return read(first, lines, columns or {}, time_unit)
+
+
+def _read_csv(first: str, lines: Lines, stated: Mapping[Role, str], unit: TimeUnit | None) -> RequestLog:
+    start = lines.number
+    delimiter = max(_DELIMITERS, key=first.count)
+    rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip() for name in next(rows)]
+        columns = _chosen(header, stated, start)
+        places = {role: header.index(name) for role, name in columns.of.items()}
+        collector = Collector(columns, unit)
+        take, width = collector.taker(tuple(places)), len(header)
+        wanted = tuple(places.values())
+        for row in rows:
+            if len(row) != width:
+                if not row:
+                    continue
+                raise LogError(f"has {len(row)} fields, the header has {width}", line=lines.number)
+            take([row[place] for place in wanted], lines.number)
+    except csv.Error as error:
+        raise LogError(f"is no CSV: {error}", line=lines.number) from None
+    return collector.log()
+
+
+def _chosen(names: Iterable[str], stated: Mapping[Role, str], line: int) -> Columns:
+    try:
+        return choose(names, stated)
+    except CapacityError as error:
+        raise LogError(str(error), line=line) from None
+
+
+def _read_json(first: str, lines: Lines, stated: Mapping[Role, str], unit: TimeUnit | None) -> RequestLog:
+    start = lines.number
+    objects = _objects(first, lines)
+    sample = list(islice(objects, _SAMPLE))
+    names = dict.fromkeys(name for _, body in sample for name in _keys(body))
+    columns = _chosen(names, stated, start)
+    if unit is None and _MOONCAKE_KEY in names:
+        unit = TimeUnit.MILLISECONDS
+    collector = Collector(columns, unit)
+    take = collector.taker(tuple(columns.of))
+    getters = [_getter(name) for name in columns.of.values()]
+    for number, body in chain(sample, objects):
+        take([get(body) for get in getters], number)
+    return collector.log()
+
+
+def _objects(first: str, lines: Lines) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line in chain([first], lines):
+        if line.isspace():
+            continue
+        try:
+            body = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise LogError(f"is no JSON: {error.msg} at character {error.pos + 1}", line=lines.number) from None
+        except (ValueError, RecursionError) as error:
+            raise LogError(f"is no JSON: {error}", line=lines.number) from None
+        if not isinstance(body, dict):
+            raise LogError("is no JSON object", line=lines.number)
+        yield lines.number, body
+
+
+def _keys(body: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[str]:
+    for key, value in body.items():
+        if isinstance(value, dict) and depth < _DEEPEST:
+            yield from _keys(value, f"{path}{key}.", depth + 1)
+        else:
+            yield path + key
+
+
+def _getter(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Reads a key, or a path of keys where no key has dots in its own name."""
+
+    def nested(body: Mapping[str, Any]) -> Any:
+        value: Any = body
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    def plain(body: Mapping[str, Any]) -> Any:
+        return body.get(name)
+
+    return nested if "." in name else plain
