@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST_CUT: Final = 0.05
 _NEAR: Final = 0.9  # of a budget; a budget that nothing comes near is never reached
-_NEVER: Final = 1e-3
 _FEWEST_RUNS: Final = 300  # that show "never"
 _MARGIN: Final = 1.1
 _CENSORED: Final = 0.8  # of the cut runs end exactly at the budget: the log was recorded under it
@@ -72,7 +71,7 @@ class Reach:
 
 
 def reaches(requests: TierRequests) -> tuple[Reach, ...]:
-    """Every budget of the tier with the lengths it bounds. A run that ends exactly at an output budget counts as cut."""
+    """Every budget of the tier with the lengths it bounds; a run that ends exactly at an output budget is cut."""
     found: list[Reach] = []
     if requests.told_prompts:
         found.append(_reach(requests, None, Budget.PROMPT))
@@ -112,7 +111,8 @@ def advise(requests: TierRequests, inputs: SizingInput, sequences: int) -> tuple
     """What to set instead, and what that does to the `sequences` a replica carries now."""
 
     def effect(effort: str | None, budget: Budget, tokens: int) -> str:
-        return _effect(requests, inputs, sequences, effort, budget, tokens)
+        efforts = tuple(_changed(own, effort, budget, tokens) for own in requests.efforts)
+        return _effect(replace(requests, efforts=efforts), inputs, sequences)
 
     largest = max(requests.efforts, key=lambda effort: effort.output_tokens).name
     return tuple(_advices(requests, largest, effect))
@@ -148,16 +148,15 @@ def _cuts(reach: Reach, effect: Callable[[str | None, Budget, int], str]) -> Adv
 
 
 def _never(reach: Reach, runs: int | None) -> bool:
+    """Nothing comes near the budget, and enough was seen to say so."""
     if runs is not None and min(runs, len(reach.lengths)) < _FEWEST_RUNS:
         return False
-    near = float(np.average(reach.lengths >= _NEAR * reach.tokens, weights=reach.weights))
-    return near < _NEVER and _enough(reach) < reach.tokens
+    return reach.longest < _NEAR * reach.tokens and _enough(reach) < reach.tokens
 
 
 def _enough(reach: Reach) -> int:
-    """A budget with a tenth to spare over 99.9 % of what was seen."""
-    (most,) = weighted_quantiles(reach.lengths, reach.weights, (1 - _NEVER,))
-    return _rounded(max(1.0, most) * _MARGIN)
+    """A budget with a tenth to spare over the longest run."""
+    return _rounded(max(1, reach.longest) * _MARGIN)
 
 
 def _unreached(reach: Reach, effect: Callable[[str | None, Budget, int], str]) -> Advice:
@@ -191,24 +190,22 @@ def _rounded(tokens: float) -> int:
     return max(step, ceil(tokens / step) * step)
 
 
-def _effect(
-    requests: TierRequests, inputs: SizingInput, sequences: int, effort: str | None, budget: Budget, tokens: int
-) -> str:
-    def changed(own: Effort) -> Effort:
-        if effort is not None and own.name != effort:
-            return own
-        match budget:
-            case Budget.PROMPT:
-                return replace(own, prompt_tokens=tokens)
-            case Budget.THINKING:
-                return replace(own, thinking_tokens=tokens)
-            case Budget.ANSWER:
-                return replace(own, answer_tokens=tokens)
+def _changed(own: Effort, effort: str | None, budget: Budget, tokens: int) -> Effort:
+    if effort is not None and own.name != effort:
+        return own
+    match budget:
+        case Budget.PROMPT:
+            return replace(own, prompt_tokens=tokens)
+        case Budget.THINKING:
+            return replace(own, thinking_tokens=tokens)
+        case Budget.ANSWER:
+            return replace(own, answer_tokens=tokens)
 
-    efforts = tuple(changed(own) for own in requests.efforts)
-    observed = replace(requests, efforts=efforts).observed_efforts()
+
+def _effect(requests: TierRequests, inputs: SizingInput, sequences: int) -> str:
+    """What the sizing says of changed budgets."""
     try:
-        answer: SizingPlan | DoesNotFit = plan(replace(inputs, efforts=observed))
+        answer: SizingPlan | DoesNotFit = plan(replace(inputs, efforts=requests.observed_efforts()))
     except SizingError as error:
         return str(error)
     if isinstance(answer, DoesNotFit):

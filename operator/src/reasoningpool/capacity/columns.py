@@ -91,10 +91,12 @@ def choose(names: Iterable[str], stated: Mapping[Role, str]) -> Columns:
         found[role] = match
     best: dict[Role, int] = {}
     for name in present:
-        role, rank = _ROLE_OF.get(folded(name), (None, 0))
-        if role is None or role in stated or name in stated.values() or rank >= best.get(role, len(_ROLE_OF)):
+        known = _ROLE_OF.get(folded(name))
+        if known is None or known[0] in stated or name in stated.values():
             continue
-        best[role], found[role] = rank, name
+        role, rank = known
+        if rank < best.get(role, len(_ROLE_OF)):
+            best[role], found[role] = rank, name
     if Role.OUTPUT not in found and Role.ANSWER not in found:
         what = "answer tokens beside thinking tokens" if Role.THINKING in found else "output tokens"
         raise CapacityError(f"has no column of {what}; {_listed(present)}; name it with --column output=NAME")

@@ -32,7 +32,7 @@ def parse_percentiles(text: str) -> TokenQuantiles:
         values = []
     if len(values) != 3 or not 1 <= values[0] <= values[1] <= values[2] <= MOST_TOKENS:
         raise CapacityError(
-            f"{text[:60]!r} is not p50,p90,p99: three whole numbers of tokens that do not fall, from 1 to {MOST_TOKENS:,}"
+            f"{text[:60]!r} is not p50,p90,p99: three whole numbers of tokens that do not fall, 1 to {MOST_TOKENS:,}"
         )
     return TokenQuantiles(p50=values[0], p90=values[1], p99=values[2])
 

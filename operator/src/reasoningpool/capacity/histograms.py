@@ -21,7 +21,7 @@ from reasoningpool.capacity.log import MOST_TOKENS, RequestLog
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from reasoningpool.capacity.log import Floats
+    from reasoningpool.capacity.log import Floats, Ints
 
 PROMPT: Final = "vllm:request_prompt_tokens"
 OUTPUT: Final = "vllm:request_generation_tokens"
@@ -53,7 +53,7 @@ class Histogram:
         bounds = tuple(sorted(buckets))
         counts = tuple(buckets[bound] for bound in bounds)
         if not bounds or bounds[-1] != inf:
-            raise CapacityError("has no bucket le=\"+Inf\"")
+            raise CapacityError('has no bucket le="+Inf"')
         if any(not isfinite(count) or count < 0 for count in (*counts, total)):
             raise CapacityError("has counts that are no numbers")
         # Engines whose histograms have different bounds leave dents when their counts are added up.
@@ -171,7 +171,7 @@ def requests_of(histograms: Mapping[str, Histogram]) -> RequestLog:
     )
 
 
-def _drawn(histogram: Histogram, *, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _drawn(histogram: Histogram, *, seed: int) -> Ints:
     """Evenly spaced quantiles in random order."""
     values, weights = histogram.lengths()
     order = np.argsort(values, kind="stable")

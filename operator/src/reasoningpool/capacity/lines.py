@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final, cast
 
+from typing_extensions import override
+
 from reasoningpool.capacity.errors import LogError
 
 _GZIP: Final = b"\x1f\x8b"
@@ -31,6 +33,7 @@ class Lines(Iterator[str]):
         )
         self.number = 0
 
+    @override
     def __next__(self) -> str:
         """The next line with its end; a mark at the start of the file is dropped."""
         try:

@@ -49,8 +49,8 @@ def _speculative(tier: EffectiveTier) -> Iterator[str]:
         known = "of unknown version" if version is None else ".".join(map(str, version))
         yield (
             f"speculative decoding ({speculative.method}) with thinking budgets on an engine {known}: engines before"
-            f" {'.'.join(map(str, BUDGET_WITH_DRAFTS_SINCE[:2]))} do not enforce the budget then, and thinking takes the"
-            " answer's tokens; use a newer engine or no drafts"
+            f" {'.'.join(map(str, BUDGET_WITH_DRAFTS_SINCE[:2]))} do not enforce the budget then, and thinking takes"
+            " the answer's tokens; use a newer engine or no drafts"
         )
 
 

@@ -52,7 +52,9 @@ class TierRequests:
     @property
     def served_prompt(self) -> Ints:
         """Prompts as the engine takes them: at most the tier's."""
-        return np.minimum(self.prompt, np.array([e.prompt_tokens for e in self.efforts])[self.effort])
+        most: Ints = np.array([e.prompt_tokens for e in self.efforts])[self.effort]
+        served: Ints = np.minimum(self.prompt, most)
+        return served
 
     @property
     def served(self) -> tuple[Ints, Ints]:

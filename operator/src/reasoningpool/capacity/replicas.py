@@ -30,8 +30,9 @@ class Objectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """One objective and what comes of it, in seconds. `alone` is the figure on an idle replica: no number of
-    replicas gets below it.
+    """One objective and what comes of it, in seconds.
+
+    `alone` is the figure on an idle replica: no number of replicas gets below it.
     """
 
     name: str
@@ -62,11 +63,13 @@ class Answer:
     utilization: float
     times: Measured
     objectives: tuple[Objective, ...]
+    by_load: int  # replicas that the load alone needs
     enough: bool  # False: even the most replicas the resource allows do not keep the objectives that can be kept
 
 
 def replicas_for(service: Service, traffic: Traffic, rate: float, objectives: Objectives) -> Answer:
     """The fewest replicas with at most 85 % utilization that keep every objective that can be kept at all."""
+    least = max(1, ceil(rate / (service.requests_per_second * MOST_UTILIZATION) - 1e-9))
 
     def answer(replicas: int) -> Answer:
         times = measure(service, traffic, rate=rate, replicas=replicas)
@@ -76,10 +79,10 @@ def replicas_for(service: Service, traffic: Traffic, rate: float, objectives: Ob
             utilization=rate / (replicas * service.requests_per_second),
             times=times,
             objectives=checked,
+            by_load=least,
             enough=all(objective.met or not objective.reachable for objective in checked),
         )
 
-    least = max(1, ceil(rate / (service.requests_per_second * MOST_UTILIZATION) - 1e-9))
     if least > MOST_REPLICAS:
         return answer(least)
     return _fewest(answer, least)

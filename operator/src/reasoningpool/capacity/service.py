@@ -100,7 +100,13 @@ def measure(service: Service, traffic: Traffic, *, rate: float, replicas: int) -
         times = simulate(arrivals, replicas=group, slots=service.slots, step_seconds=service.step_seconds)
         kept = run.counted
         parts.append(
-            (run.request[kept], times.queue[kept], times.first_answer_token[kept], times.end[kept], times.per_token[kept])
+            (
+                run.request[kept],
+                times.queue[kept],
+                times.first_answer_token[kept],
+                times.end[kept],
+                times.per_token[kept],
+            )
         )
     request, queue, first, end, per_token = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Measured(request=request, queue=queue, first_answer_token=first, end=end, per_token=per_token)

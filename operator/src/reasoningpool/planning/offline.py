@@ -10,7 +10,7 @@ from reasoningpool.planning.types import Manifest, Snapshot
 from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import Finding, Severity
+from reasoningpool.resolution.types import EffectiveTier, Finding, Severity
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 
 
@@ -21,8 +21,13 @@ class OfflineTier:
     name: str
     summary: str
     sizing: SizingPlan | DoesNotFit
-    inputs: SizingInput
     warnings: tuple[str, ...]
+    effective: EffectiveTier
+
+    @property
+    def inputs(self) -> SizingInput:
+        """What was sized."""
+        return self.effective.sizing_input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,6 @@ def _tier(outcome: TierOutcome) -> OfflineTier:
         name=tier.name,
         summary=f"{tier.model.id} on {devices}, {tier.workload}",
         sizing=outcome.sizing,
-        inputs=tier.sizing_input,
         warnings=outcome.warnings,
+        effective=tier,
     )
