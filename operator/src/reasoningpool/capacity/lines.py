@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import zlib
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing_extensions import override
 from reasoningpool.capacity.errors import LogError
 
 _GZIP: Final = b"\x1f\x8b"
+_CHUNK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 20
 
 
@@ -23,14 +23,12 @@ class Lines(Iterator[str]):
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast("io.RawIOBase", stream))
-        start = cast("io.BufferedReader", buffered).peek(len(_GZIP))[: len(_GZIP)]
-        packed = start == _GZIP
-        self._readline = (
-            io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=buffered)), 1 << 18).readline
-            if packed
-            else buffered.readline
+        plain = cast(
+            "io.BufferedReader",
+            stream if hasattr(stream, "peek") else io.BufferedReader(cast("io.RawIOBase", stream)),
         )
+        packed = plain.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
+        self._readline = (io.BufferedReader(_Gunzip(plain), _CHUNK) if packed else plain).readline
         self.number = 0
 
     @override
@@ -40,7 +38,7 @@ class Lines(Iterator[str]):
             raw = self._readline(_LONGEST_LINE)
         except EOFError:
             raise LogError("the gzip data ends early: the file is cut off", line=self.number + 1) from None
-        except (gzip.BadGzipFile, zlib.error) as error:
+        except zlib.error as error:
             raise LogError(f"the gzip data is damaged: {error}", line=self.number + 1) from None
         if not raw:
             raise StopIteration
@@ -54,3 +52,44 @@ class Lines(Iterator[str]):
         if "\0" in text:
             raise LogError("is no text: it holds zero bytes", line=self.number)
         return text
+
+
+class _Gunzip(io.RawIOBase):
+    """Unpacked gzip, bounded in memory.
+
+    `gzip.GzipFile` drops what it has unpacked when the data ends early; here it is read first, so that the line
+    where the file is cut off is known.
+    """
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        self._packed = packed
+        self._inflate = _inflater()
+        self._input = b""
+
+    @override
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    @override
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override] # the buffers readers pass
+        """Fill the buffer; EOFError when the data ends inside a member."""
+        while True:
+            if self._inflate.eof:  # another member may follow
+                self._input = self._inflate.unused_data or self._packed.read(_CHUNK)
+                if not self._input:
+                    return 0
+                self._inflate = _inflater()
+            elif not self._input:
+                self._input = self._packed.read(_CHUNK)
+                if not self._input:
+                    raise EOFError
+            part = self._inflate.decompress(self._input, len(buffer))
+            self._input = self._inflate.unconsumed_tail
+            if part:
+                buffer[: len(part)] = part
+                return len(part)
+
+
+def _inflater() -> zlib._Decompress:
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

@@ -16,6 +16,7 @@ from reasoningpool.capacity.columns import Role
 from reasoningpool.capacity.errors import CapacityError, LogError
 from reasoningpool.capacity.fields import TimeUnit
 from reasoningpool.capacity.histograms import OUTPUT, Histogram, page_histograms, requests_of
+from reasoningpool.capacity.lines import Lines
 from reasoningpool.capacity.log import RequestLog
 from reasoningpool.capacity.read_log import read_log
 from reasoningpool.capacity.stated import stated_requests
@@ -143,10 +144,7 @@ class Source:
         if is_address(request.metrics):
             return page_histograms(fetch_page(request.metrics))
         with _opened(request.metrics) as stream:
-            raw = stream.read(_MOST_PAGE_BYTES + 1)
-        if len(raw) > _MOST_PAGE_BYTES:
-            raise LogError(f"is larger than {_MOST_PAGE_BYTES >> 20} MiB")
-        return page_histograms(_text(raw))
+            return page_histograms(_page(stream))
 
     def _model(self, tier: OfflineTier) -> tuple[str, str]:
         """The model name of the histograms that is this tier's, and what was assumed."""
@@ -161,12 +159,15 @@ class Source:
         )
 
 
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise LogError(f"is no UTF-8 text: {error.reason}", line=line) from None
+def _page(stream: BinaryIO) -> str:
+    lines: list[str] = []
+    size = 0
+    for line in Lines(stream):
+        size += len(line)
+        if size > _MOST_PAGE_BYTES:
+            raise LogError(f"is larger than {_MOST_PAGE_BYTES >> 20} MiB")
+        lines.append(line)
+    return "".join(lines)
 
 
 @contextmanager
