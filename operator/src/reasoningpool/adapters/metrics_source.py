@@ -22,6 +22,7 @@ _TIMEOUT_SECONDS: Final = 10
 _QUERY_TIMEOUT_SECONDS: Final = 60  # a week of histograms of many replicas takes Prometheus a while
 _MOST_BYTES: Final = 64 << 20
 _RATE_WINDOW: Final = "5m"
+_RATE_STEP: Final = "1m"
 _T = TypeVar("_T")
 
 
@@ -68,11 +69,11 @@ class PrometheusSource:
         found: dict[str, dict[str, Histogram]] = {}
         for metric in (PROMPT, OUTPUT):
             buckets: dict[str, dict[float, float]] = {}
-            for labels, value in self._ask(f"sum by (le, model_name) (increase({metric}_bucket[{self._window}]))"):
+            for labels, value in self._ask(f"sum by (le, model_name) ({self._increase(metric + '_bucket')})"):
                 buckets.setdefault(labels.get("model_name", ""), {})[float(labels.get("le", "nan"))] = value
             totals = {
                 labels.get("model_name", ""): value
-                for labels, value in self._ask(f"sum by (model_name) (increase({metric}_sum[{self._window}]))")
+                for labels, value in self._ask(f"sum by (model_name) ({self._increase(metric + '_sum')})")
             }
             for model, counts in buckets.items():
                 try:
@@ -85,9 +86,13 @@ class PrometheusSource:
 
     def peak_rate(self, model: str) -> float | None:
         """Most requests per second that ended over any 5 minutes of the window; None when there were none."""
-        rate = f'sum(rate({OUTPUT}_count{{model_name="{_escaped(model)}"}}[{_RATE_WINDOW}]))'
-        values = [value for _, value in self._ask(f"max_over_time(({rate})[{self._window}:{_RATE_WINDOW}])")]
+        chosen = f'{{model_name="{_escaped(model)}"}}[{_RATE_WINDOW}]'
+        rate = f"sum({_either('rate', f'{OUTPUT}_count', chosen)})"
+        values = [value for _, value in self._ask(f"max_over_time(({rate})[{self._window}:{_RATE_STEP}])")]
         return values[0] if values and values[0] > 0 else None
+
+    def _increase(self, metric: str) -> str:
+        return _either("increase", metric, f"[{self._window}]")
 
     def _ask(self, query: str) -> Iterable[tuple[Mapping[str, str], float]]:
         answer: Any = _reached(lambda: self._client.custom_query(query))
@@ -96,6 +101,11 @@ class PrometheusSource:
         except (KeyError, TypeError, ValueError, IndexError):
             raise SourceError("does not answer as Prometheus does") from None
         return [(labels, value) for labels, value in rows if isfinite(value)]
+
+
+def _either(function: str, metric: str, range_: str) -> str:
+    """The function of a metric under its own name, or with the colon replaced, as Prometheus 2 may have stored it."""
+    return f"{function}({metric}{range_}) or {function}({metric.replace(':', '_')}{range_})"
 
 
 def _escaped(text: str) -> str:

@@ -6,6 +6,7 @@ so that the mean over all buckets is the histogram's own mean.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 PROMPT: Final = "vllm:request_prompt_tokens"
 OUTPUT: Final = "vllm:request_generation_tokens"
 _POINTS: Final = 32  # of a bucket
+# prometheus_client (0.22 and later) writes samples so when OpenMetrics is asked for without UTF-8 names, as by
+# Prometheus 2; comments keep the colon.
+_ESCAPED: Final = re.compile(r"^vllm_request_", re.MULTILINE)
 _PAIRED: Final = 20_000  # requests drawn from two histograms
 _BEYOND: Final = 2.0  # the last, open bucket is taken to reach this many times its lower bound
 
@@ -93,6 +97,7 @@ def page_histograms(text: str) -> dict[str, dict[str, Histogram]]:
     Raises:
         LogError: the page is none, or has no such histogram.
     """
+    text = _ESCAPED.sub("vllm:request_", text)
     found: dict[str, dict[str, tuple[dict[float, float], float]]] = {}
     try:
         for family in _families(text):

@@ -116,7 +116,7 @@ def plan_tier(
         traffic=traffic,
         answer=answer,
         gpus=gpus,
-        cost=None if price_per_gpu_hour is None else _cost(gpus * price_per_gpu_hour, rate, service),
+        cost=None if price_per_gpu_hour is None or not gpus else _cost(gpus * price_per_gpu_hour, rate, service),
         efforts=_times(requests, answer),
         reaches=reaches(requests),
         curve=throughput_curve(observed),
