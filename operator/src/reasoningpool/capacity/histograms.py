@@ -7,8 +7,8 @@ so that the mean over all buckets is the histogram's own mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Final
@@ -92,50 +92,46 @@ class Histogram:
 
 
 def page_histograms(text: str) -> dict[str, dict[str, Histogram]]:
-    """The two length histograms of a `/metrics` page by model name and metric, all engines of the page together.
+    """The two length histograms of a `/metrics` page by model name and metric.
+
+    All engines of the page are added up, and so are pages that were put into one file.
 
     Raises:
         LogError: the page is none, or has no such histogram.
     """
     text = _ESCAPED.sub("vllm:request_", text)
-    found: dict[str, dict[str, tuple[dict[float, float], float]]] = {}
+    sums: dict[tuple[str, str], _Sums] = {}
     try:
-        for family in _families(text):
-            for model, buckets, total in _samples(family):
-                found.setdefault(model, {})[family.name] = (buckets, total)
+        for family in text_string_to_metric_families(text):
+            if family.name in {PROMPT, OUTPUT}:
+                _add(family, sums)
     except (ValueError, KeyError, IndexError, RecursionError) as error:
         raise LogError(f"is no metrics page: {error!s:.120}", line=_bad_line(text)) from None
-    if not any(OUTPUT in metrics for metrics in found.values()):
+    if not any(metric == OUTPUT for _, metric in sums):
         raise LogError(f"has no histogram {OUTPUT}: save the /metrics page of a vLLM server that has served requests")
-    return {model: _histograms(model, metrics) for model, metrics in found.items()}
-
-
-def _histograms(model: str, metrics: Mapping[str, tuple[dict[float, float], float]]) -> dict[str, Histogram]:
-    result = {}
-    for name, (buckets, total) in metrics.items():
+    found: dict[str, dict[str, Histogram]] = {}
+    for (model, metric), sum_ in sums.items():
         try:
-            result[name] = Histogram.of(buckets, total)
+            found.setdefault(model, {})[metric] = Histogram.of(sum_.buckets, sum_.total)
         except CapacityError as error:
-            raise LogError(f"{name} of model {model!r} {error}") from None
-    return result
+            raise LogError(f"{metric} of model {model!r} {error}") from None
+    return found
 
 
-def _families(text: str) -> Iterable[Metric]:
-    return (family for family in text_string_to_metric_families(text) if family.name in {PROMPT, OUTPUT})
+@dataclass(slots=True)
+class _Sums:
+    buckets: dict[float, float] = field(default_factory=dict)
+    total: float = 0.0
 
 
-def _samples(family: Metric) -> Iterable[tuple[str, dict[float, float], float]]:
-    buckets: dict[str, dict[float, float]] = {}
-    totals: dict[str, float] = {}
+def _add(family: Metric, sums: dict[tuple[str, str], _Sums]) -> None:
     for sample in family.samples:
-        model = sample.labels.get("model_name", "")
+        sum_ = sums.setdefault((sample.labels.get("model_name", ""), family.name), _Sums())
         if sample.name.endswith("_bucket"):
             bound = float(sample.labels["le"])
-            counts = buckets.setdefault(model, {})
-            counts[bound] = counts.get(bound, 0.0) + float(sample.value)
+            sum_.buckets[bound] = sum_.buckets.get(bound, 0.0) + float(sample.value)
         elif sample.name.endswith("_sum"):
-            totals[model] = totals.get(model, 0.0) + float(sample.value)
-    return [(model, counts, totals.get(model, 0.0)) for model, counts in buckets.items()]
+            sum_.total += float(sample.value)
 
 
 def _bad_line(text: str) -> int | None:
