@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench import concurrency, plan_speed, preemption_link, sizing_accuracy, thousand_pools
+from bench import concurrency, plan_log_speed, plan_speed, preemption_link, sizing_accuracy, thousand_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ def _accuracy() -> None:
 
 BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
     "concurrency": concurrency.main,
+    "plan-log-speed": plan_log_speed.main,
     "plan-speed": plan_speed.main,
     "preemption-link": preemption_link.main,
     "sizing-accuracy": _accuracy,

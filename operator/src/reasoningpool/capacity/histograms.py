@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PROMPT: Final = "vllm:request_prompt_tokens"
 OUTPUT: Final = "vllm:request_generation_tokens"
 _POINTS: Final = 32  # of a bucket
-# prometheus_client (0.22 and later) writes samples so when OpenMetrics is asked for without UTF-8 names, as by
-# Prometheus 2; comments keep the colon.
+# prometheus_client 0.26 writes samples so when OpenMetrics is asked for without UTF-8 names, as by Prometheus 2;
+# comments keep the colon.
 _ESCAPED: Final = re.compile(r"^vllm_request_", re.MULTILINE)
 _PAIRED: Final = 20_000  # requests drawn from two histograms
 _BEYOND: Final = 2.0  # the last, open bucket is taken to reach this many times its lower bound
