@@ -130,6 +130,11 @@ def test_recorded_arrivals_are_replayed_at_the_rate_asked_for() -> None:
         assert sum(run.counted.sum() for run in runs) >= 2500
 
 
+def test_hardly_any_requests_of_a_log_are_no_error() -> None:
+    (run,) = Traffic.of(drawn(seconds=True)).runs(1e-6, in_flight=10)
+    assert run.counted.sum() > 1000
+
+
 def test_busiest_stretch_of_a_long_log_is_replayed() -> None:
     slow, fast = np.cumsum(np.full(15_000, 10.0)), np.cumsum(np.full(20_000, 0.1))
     seconds = np.concatenate([slow, slow[-1] + fast, slow[-1] + fast[-1] + slow])
@@ -166,4 +171,6 @@ def test_tier_that_does_not_fit_is_the_sizings_answer() -> None:
 
 
 def test_rate_beyond_the_most_replicas_is_answered_with_the_number() -> None:
-    assert planned(50_000).answer.replicas > 1000
+    found = planned(50_000)
+    assert found.answer.replicas > 1000
+    assert not found.kept

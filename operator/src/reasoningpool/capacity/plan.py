@@ -10,7 +10,7 @@ import numpy as np
 from reasoningpool.capacity.advice import Advice, Reach, advise, reaches
 from reasoningpool.capacity.distribution import weighted_quantiles
 from reasoningpool.capacity.mix import TierRequests
-from reasoningpool.capacity.replicas import Answer, Objectives, replicas_for
+from reasoningpool.capacity.replicas import MOST_REPLICAS, Answer, Objectives, replicas_for
 from reasoningpool.capacity.service import Service
 from reasoningpool.capacity.traffic import Traffic
 from reasoningpool.sizing import CurvePoint, DoesNotFit, SizingInput, SizingPlan, plan, throughput_curve
@@ -83,8 +83,8 @@ class TierCapacity:
 
     @property
     def kept(self) -> bool:
-        """Whether every objective is kept."""
-        return all(objective.met for objective in self.answer.objectives)
+        """Whether the load is carried by as many replicas as a tier may have, and every objective kept."""
+        return self.answer.replicas <= MOST_REPLICAS and all(objective.met for objective in self.answer.objectives)
 
 
 def plan_tier(

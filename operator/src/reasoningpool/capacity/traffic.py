@@ -67,7 +67,7 @@ class Traffic:
         part = "" if len(pattern) == len(self.requests.seconds) else "busiest "
         return (
             f"arrivals as recorded: the {part}{len(pattern):,} requests in {float(pattern[-1] - pattern[0]):,.0f} s,"
-            " thinned or sped up to the rate"
+            " thinned or sped up to the rate (at random where hardly any would be left)"
         )
 
     def runs(self, rate: float, *, in_flight: int) -> list[Run]:
@@ -78,8 +78,10 @@ class Traffic:
         assert recorded is not None  # a stretch has a rate
         share = rate / recorded
         expected = (self.stretch.stop - self.stretch.start) * min(share, 1.0)
+        if expected * _MOST_REPLAYS < _LEAST_RECORDED:  # so few are left that they hardly meet
+            return [self._random(rate, in_flight)]
         replays = min(_MOST_REPLAYS, max(1, int(np.ceil(_FEWEST / max(expected, 1.0)))))
-        return [run for seed in range(replays) if len((run := self._replayed(share, seed)).at)]
+        return [self._replayed(share, seed) for seed in range(replays)]
 
     def _random(self, rate: float, in_flight: int) -> Run:
         count = max(SIMULATED, _IN_FLIGHT_FACTOR * in_flight)

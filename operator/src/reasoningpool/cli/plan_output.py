@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from reasoningpool.capacity.picture import Panel, draw
 from reasoningpool.capacity.plan import EffortTimes, Percentiles, TierCapacity
-from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_UTILIZATION, Objective
+from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_REPLICAS, MOST_UTILIZATION, Objective
 from reasoningpool.cli.plan_pools import PlannedPool, PlannedTier
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.sizing import DoesNotFit, Effort, SizingPlan, TokenQuantiles
@@ -187,6 +187,8 @@ def _answer_lines(planned: PlannedTier, answer: TierCapacity) -> Iterator[str]:
         f"  => {_counted(found.replicas, 'replica')}, {devices} for {answer.rate:.4g} requests/s;"
         f" utilization {100 * found.utilization:.0f} % (estimate)"
     )
+    if found.replicas > MOST_REPLICAS:
+        yield f"  more than the {MOST_REPLICAS:,} replicas a tier may have: use a larger accelerator or several pools"
     of_file = _file_sequences(planned)
     was = "" if of_file in {None, answer.sizing.max_num_seqs} else f"; the file as it stands gives {of_file:,}"
     yield f"  max_num_seqs {answer.sizing.max_num_seqs:,} per replica, limited by {answer.sizing.limited_by.value}{was}"
