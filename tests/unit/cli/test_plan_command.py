@@ -53,12 +53,19 @@ def test_trace_gives_replicas_latencies_and_costs(pools: str) -> None:
     (effort,) = entry["efforts"]
     times = effort["timeToFirstAnswerTokenSeconds"]
     assert 0 < times["p50"] <= times["p90"] <= times["p99"] <= effort["endToEndSeconds"]["p99"]
-    assert sum(point["chosen"] for point in entry["curve"]) == 1
+    (chosen,) = [point for point in entry["curve"] if point["derived"]]
+    assert chosen["maxNumSeqs"] == entry["maxNumSeqs"]
 
 
 def test_table_says_what_is_estimated_and_assumed(pools: str) -> None:
     text = run(pools, "--trace", AZURE, "--rate", "20", "--price-per-gpu-hour", "2.5").stdout
-    for words in ("(estimate)", "no GPU was measured", "thinking is not told from answers", "<= this plan", "assumed"):
+    for words in (
+        "(estimate)",
+        "no GPU was measured",
+        "thinking is not told from answers",
+        "saturated replica, by max_num_seqs",
+        "assumed",
+    ):
         assert words in " ".join(text.split())
 
 

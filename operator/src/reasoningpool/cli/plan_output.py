@@ -9,6 +9,7 @@ from typing import Any, Final
 from reasoningpool.capacity.picture import Panel, draw
 from reasoningpool.capacity.plan import EffortTimes, Percentiles, TierCapacity
 from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_REPLICAS, MOST_UTILIZATION, Objective
+from reasoningpool.cli.curve import curve_json, curve_text
 from reasoningpool.cli.plan_pools import PlannedPool, PlannedTier
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.sizing import DoesNotFit, Effort, SizingPlan, TokenQuantiles
@@ -63,16 +64,7 @@ def _tier_json(planned: PlannedTier) -> dict[str, Any]:
             "perThousandAnswers": _rounded(answer.cost.per_thousand_answers),
             "perMillionOutputTokens": _rounded(answer.cost.per_million_output_tokens),
         },
-        "curve": [
-            {
-                "maxNumSeqs": point.sequences,
-                "outputTokensPerSecond": _rounded(point.output_tokens_per_second),
-                "preemptedShare": _rounded(point.preempted_share),
-                "timePerOutputTokenMilliseconds": _rounded(point.time_per_output_token_ms),
-                "chosen": point.derived,
-            }
-            for point in answer.curve
-        ],
+        "curve": curve_json(answer.curve),
         "budgets": [
             {
                 "effort": reach.effort,
@@ -247,20 +239,9 @@ def _seconds(values: Percentiles | None, scale: float = 1) -> str:
 def _curve_table(answer: TierCapacity) -> Iterator[str]:
     points = answer.curve
     every = max(1, -(-len(points) // _MOST_CURVE_LINES))
-    kept = [p for place, p in enumerate(points) if p.derived or place % every == 0 or place == len(points) - 1]
+    kept = tuple(p for place, p in enumerate(points) if p.derived or place % every == 0 or place == len(points) - 1)
     yield ""
-    rows = [("max_num_seqs", "output tokens/s", "preempted", "ms/token", "")]
-    rows.extend(
-        (
-            f"{point.sequences:,}",
-            f"{point.output_tokens_per_second:,.0f}",
-            f"{100 * point.preempted_share:.1f} %",
-            f"{point.time_per_output_token_ms:.1f}",
-            "<= this plan" if point.derived else "",
-        )
-        for point in kept
-    )
-    yield from _table(rows)
+    yield curve_text(kept)
     yield ""
 
 
