@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -23,7 +24,11 @@ def main() -> None:
     """Wall-clock time and peak memory of the command, both tiers planned, for each kind of file."""
     print(f"{REQUESTS:,} requests, two tiers\n\n| log | size MiB | seconds | peak MiB |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for path in _written(Path(folder)):
+        # In a process of its own: a child starts with the peak memory of its parent.
+        writer = multiprocessing.get_context("spawn").Process(target=_write, args=(Path(folder),))
+        writer.start()
+        writer.join()
+        for path in [Path(folder) / name for name in ("log.csv", "log.csv.gz", "log.jsonl")]:
             for extra in ((), ("--svg", f"{folder}/picture.svg")) if path.name == "log.csv" else ((),):
                 seconds, peak = _measured((*COMMAND, "--trace", str(path), *extra))
                 name = f"{path.name[4:]}{' with --svg' if extra else ''}"
@@ -41,7 +46,7 @@ def _measured(command: tuple[str, ...]) -> tuple[float, float]:
     return time.perf_counter() - started, usage.ru_maxrss / 1024
 
 
-def _written(folder: Path) -> list[Path]:
+def _write(folder: Path) -> None:
     """The same requests as CSV, as gzip, and as JSON lines with the usage object of an OpenAI-compatible answer."""
     rng = np.random.default_rng(1)
     columns = [
@@ -65,4 +70,3 @@ def _written(folder: Path) -> list[Path]:
                 "completion_tokens_details": {"reasoning_tokens": thinking},
             }
             stream.write(json.dumps({"created": at, "model": "m", "usage": usage}) + "\n")
-    return [plain, packed, lines]
