@@ -22,7 +22,9 @@ COMMAND: Final = (sys.executable, "-m", "reasoningpool.cli", "plan", str(POOL), 
 
 def main() -> None:
     """Wall-clock time and peak memory of the command, both tiers planned, for each kind of file."""
-    print(f"{REQUESTS:,} requests, two tiers\n\n| log | size MiB | seconds | peak MiB |\n|---|---|---|---|")
+    print(
+        f"{REQUESTS:,} requests, two tiers\n\n| log | size MiB | seconds | CPU seconds | peak MiB |\n|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: a child starts with the peak memory of its parent.
         writer = multiprocessing.get_context("spawn").Process(target=_write, args=(Path(folder),))
@@ -30,20 +32,23 @@ def main() -> None:
         writer.join()
         for path in [Path(folder) / name for name in ("log.csv", "log.csv.gz", "log.jsonl")]:
             for extra in ((), ("--svg", f"{folder}/picture.svg")) if path.name == "log.csv" else ((),):
-                seconds, peak = _measured((*COMMAND, "--trace", str(path), *extra))
+                seconds, busy, peak = _measured((*COMMAND, "--trace", str(path), *extra))
                 name = f"{path.name[4:]}{' with --svg' if extra else ''}"
-                print(f"| {name} | {path.stat().st_size / 2**20:.0f} | {seconds:.1f} | {peak:.0f} |", flush=True)
+                print(
+                    f"| {name} | {path.stat().st_size / 2**20:.0f} | {seconds:.1f} | {busy:.1f} | {peak:.0f} |",
+                    flush=True,
+                )
     print()
 
 
-def _measured(command: tuple[str, ...]) -> tuple[float, float]:
+def _measured(command: tuple[str, ...]) -> tuple[float, float, float]:
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1024
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def _write(folder: Path) -> None:

@@ -1,124 +1,106 @@
-"""Rows of a log into arrays, each value checked on the way."""
+"""Rows of a log into arrays."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from reasoningpool.capacity.column_values import Counts, Times, Words
 from reasoningpool.capacity.columns import Columns, Role
 from reasoningpool.capacity.errors import LogError
-from reasoningpool.capacity.fields import PER_SECOND, FieldError, TimeUnit, guessed_unit, seconds, token_count
-from reasoningpool.capacity.log import MOST_TOKENS, Names, RequestLog
+from reasoningpool.capacity.fields import PER_SECOND, TimeUnit, guessed_unit
+from reasoningpool.capacity.log import Names, RequestLog
 
 if TYPE_CHECKING:
     from reasoningpool.capacity.log import Floats, Ints
 
-_MOST_NAMES: Final = 64
 _COUNTS: Final = (Role.PROMPT, Role.THINKING, Role.ANSWER, Role.OUTPUT)
 _TEXTS: Final = (Role.EFFORT, Role.TIER)
-_PLAIN: Final = frozenset({int, str})
+_BATCH: Final = 4_096  # rows; few enough to stay in the processor's cache
 
 
 class Collector:
-    """Takes rows, gives a `RequestLog`; 4 bytes per count, 8 per time, 4 per name."""
+    """Takes rows, gives a `RequestLog`: 4 bytes per count or name, 8 per time and line."""
 
     def __init__(self, columns: Columns, time_unit: TimeUnit | None) -> None:
         self._columns = columns
         self._unit = time_unit
-        self._counts = {role: array("i") for role in _COUNTS if role in columns}
-        self._times = array("d")
-        self._plain_times: bool | None = None
-        self._names: dict[Role, dict[str, int]] = {role: {} for role in _TEXTS if role in columns}
-        self._codes = {role: array("i") for role in self._names}
-        self._without_thinking = 0
+        self._counts = {
+            role: Counts(name, missing_is_zero=role is Role.THINKING)
+            for role, name in columns.of.items()
+            if role in _COUNTS
+        }
+        self._words = {role: Words(name) for role, name in columns.of.items() if role in _TEXTS}
+        self._times = Times(columns.of[Role.TIME]) if Role.TIME in columns else None
         self._lines = array("q")  # of every row, for what shows only when all columns are there
 
-    def taker(self, roles: Sequence[Role]) -> Callable[[Sequence[Any], int], None]:
-        """A function that takes the values of one row, in the order of `roles`, and its line."""
-        takers = [self._take_count(role) if role in _COUNTS else self._take_other(role) for role in roles]
+    def take_all(self, rows: Iterator[tuple[Sequence[Any], int]], places: Mapping[Role, int]) -> None:
+        """Take rows with their lines; `places` tells where in a row a role stands.
 
-        def take(values: Sequence[Any], line: int) -> None:
-            for value, taker, role in zip(values, takers, roles, strict=True):
-                try:
-                    taker(value)
-                except FieldError as error:
-                    raise LogError(f"column {self._columns.of[role]!r} {error}", line=line) from None
-            append_line(line)
-
-        append_line = self._lines.append
-        return take
-
-    def _take_count(self, role: Role) -> Callable[[Any], None]:
-        append = self._counts[role].append
-
-        def take(value: Any) -> None:
-            # The usual case is tried first: a million rows spend their time here.
+        What is wrong with an earlier row comes before what ends the reading.
+        """
+        while True:
+            batch: list[tuple[Sequence[Any], int]] = []
+            ended: LogError | None = None
             try:
-                number = int(value) if type(value) in _PLAIN else token_count(value)
-            except ValueError:
-                number = token_count(value)
-            append(number if 0 <= number <= MOST_TOKENS else token_count(value))
+                for row in islice(rows, _BATCH):
+                    batch.append(row)  # noqa: PERF402 - rows before an error are kept
+            except LogError as error:
+                ended = error
+            if batch:
+                self._take(batch, places)
+            if ended is not None:
+                raise ended
+            if len(batch) < _BATCH:
+                return
 
-        def take_thinking(value: Any) -> None:
-            if value is None or value == "":
-                self._without_thinking += 1
-                append(0)
-            else:
-                take(value)
+    def _take(self, batch: Sequence[tuple[Sequence[Any], int]], places: Mapping[Role, int]) -> None:
+        rows, lines = zip(*batch, strict=True)
+        columns = list(zip(*rows, strict=True))
+        found = []
+        for role, place in places.items():
+            try:
+                self._column(role).extend(columns[place], lines)
+            except LogError as error:
+                found.append(error)
+        if found:
+            raise min(found, key=lambda error: error.line or 0)
+        self._lines.extend(lines)
 
-        return take_thinking if role is Role.THINKING else take
-
-    def _take_other(self, role: Role) -> Callable[[Any], None]:
-        return self._take_time if role is Role.TIME else self._take_name(role)
-
-    def _take_time(self, value: Any) -> None:
-        moment, plain = seconds(value)
-        if self._plain_times is None:
-            self._plain_times = plain
-        elif plain is not self._plain_times:
-            raise FieldError(f"is {value!r:.40}; the times before it are {'dates' if plain else 'numbers'}")
-        if not abs(moment) < float("inf"):
-            raise FieldError(f"is {value!r:.40}, not an arrival time")
-        self._times.append(moment)
-
-    def _take_name(self, role: Role) -> Callable[[Any], None]:
-        names, append = self._names[role], self._codes[role].append
-
-        def take(value: Any) -> None:
-            text = "" if value is None else str(value).strip().lower()
-            code = names.get(text)
-            if code is None:
-                if len(names) == _MOST_NAMES:
-                    raise FieldError(f"has more than {_MOST_NAMES} different values, such as {text[:40]!r}")
-                code = names[text] = len(names)
-            append(code)
-
-        return take
+    def _column(self, role: Role) -> Counts | Times | Words:
+        if role is Role.TIME:
+            assert self._times is not None  # its column was chosen
+            return self._times
+        return self._counts[role] if role in _COUNTS else self._words[role]
 
     def log(self) -> RequestLog:
         """Everything taken, in order of arrival."""
-        counts = {role: np.frombuffer(values, dtype=np.int32) for role, values in self._counts.items() if values}
-        if not counts:
+        if not self._lines:
             raise LogError("holds no requests, only a header")
+        counts: dict[Role, Ints] = {
+            role: np.frombuffer(column.values, dtype=np.int32) for role, column in self._counts.items()
+        }
         output, thinking, notes = self._output(counts)
-        if self._without_thinking:
-            notes.append(f"{self._without_thinking:,} requests without a number of thinking tokens count as 0")
+        missing = sum(column.missing for column in self._counts.values())
+        if missing:
+            notes.append(f"{missing:,} requests without a number of thinking tokens count as 0")
         scaled, time_notes = self._scaled_times()
-        names = {
-            role: Names(values=tuple(self._names[role]), codes=np.frombuffer(codes, dtype=np.int32))
-            for role, codes in self._codes.items()
+        words = {
+            role: Names(values=tuple(column.known), codes=np.frombuffer(column.codes, dtype=np.int32))
+            for role, column in self._words.items()
         }
         whole = RequestLog(
             output=output,
             prompt=counts.get(Role.PROMPT),
             thinking=thinking,
             seconds=scaled,
-            effort=names.get(Role.EFFORT),
-            tier=names.get(Role.TIER),
+            effort=words.get(Role.EFFORT),
+            tier=words.get(Role.TIER),
             runs=len(output),
             notes=(f"columns: {self._columns.words}", *notes, *time_notes),
         )
@@ -145,10 +127,10 @@ class Collector:
         return total, thinking, []
 
     def _scaled_times(self) -> tuple[Floats | None, list[str]]:
-        if Role.TIME not in self._columns:
+        if self._times is None:
             return None, []
-        raw = np.frombuffer(self._times, dtype=np.float64)
-        if not self._plain_times:
+        raw = np.frombuffer(self._times.values, dtype=np.float64)
+        if not self._times.plain:
             return raw, []
         unit, notes = self._unit or guessed_unit(float(raw.max())), []
         if unit is None:

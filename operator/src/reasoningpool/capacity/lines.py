@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, cast
 
 from typing_extensions import override
@@ -16,10 +16,11 @@ _CHUNK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 20
 
 
-class Lines(Iterator[str]):
-    """The lines of a UTF-8 file, plain or gzip; `number` is that of the last line handed out, from 1.
+class Lines(Iterable[str]):
+    """The lines of a UTF-8 file with their ends, plain or gzip; a mark at the start of the file is dropped.
 
-    Raises `LogError` with that line for what is no text, a line of more than 1 MiB, and a gzip that ends early.
+    `number` is that of the last line handed out, from 1. All iterators are one: each goes on where another stopped.
+    They raise `LogError` with the line for what is no text, a line of more than 1 MiB, and a gzip that ends early.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -28,30 +29,36 @@ class Lines(Iterator[str]):
             stream if hasattr(stream, "peek") else io.BufferedReader(cast("io.RawIOBase", stream)),
         )
         packed = plain.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
-        self._readline = (io.BufferedReader(_Gunzip(plain), _CHUNK) if packed else plain).readline
+        self._file = io.BufferedReader(_Gunzip(plain), _CHUNK) if packed else plain
+        self._lines = self._read()
         self.number = 0
 
     @override
-    def __next__(self) -> str:
-        """The next line with its end; a mark at the start of the file is dropped."""
-        try:
-            raw = self._readline(_LONGEST_LINE)
-        except EOFError:
-            raise LogError("the gzip data ends early: the file is cut off", line=self.number + 1) from None
-        except zlib.error as error:
-            raise LogError(f"the gzip data is damaged: {error}", line=self.number + 1) from None
-        if not raw:
-            raise StopIteration
-        self.number += 1
-        if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
-            raise LogError(f"the line is longer than {_LONGEST_LINE // 2**20} MiB", line=self.number)
-        try:
-            text = raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise LogError(f"is no UTF-8 text: {error.reason} at byte {error.start + 1}", line=self.number) from None
-        if "\0" in text:
-            raise LogError("is no text: it holds zero bytes", line=self.number)
-        return text
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def _read(self) -> Iterator[str]:
+        readline = self._file.readline
+        while True:
+            try:
+                raw = readline(_LONGEST_LINE)
+            except EOFError:
+                raise LogError("the gzip data ends early: the file is cut off", line=self.number + 1) from None
+            except zlib.error as error:
+                raise LogError(f"the gzip data is damaged: {error}", line=self.number + 1) from None
+            if not raw:
+                return
+            self.number += 1
+            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+                raise LogError(f"the line is longer than {_LONGEST_LINE // 2**20} MiB", line=self.number)
+            try:
+                text = raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                where = f"{error.reason} at byte {error.start + 1}"
+                raise LogError(f"is no UTF-8 text: {where}", line=self.number) from None
+            if "\0" in text:
+                raise LogError("is no text: it holds zero bytes", line=self.number)
+            yield text
 
 
 class _Gunzip(io.RawIOBase):

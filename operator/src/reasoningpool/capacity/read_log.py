@@ -39,7 +39,7 @@ def read_log(
         LogError: the file holds no requests or a value that is none, with its line.
     """
     lines = Lines(stream)
-    first = next((line for line in lines if line.strip()), None)
+    first = next((line for line in lines if not line.isspace()), None)
     if first is None:
         raise LogError("is empty")
     if first.lstrip().startswith("["):
@@ -50,24 +50,28 @@ def read_log(
 
 def _read_csv(first: str, lines: Lines, stated: Mapping[Role, str], unit: TimeUnit | None) -> RequestLog:
     start = lines.number
-    delimiter = max(_DELIMITERS, key=first.count)
-    rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    rows = csv.reader(chain([first], lines), delimiter=max(_DELIMITERS, key=first.count), strict=True)
     try:
         header = [name.strip() for name in next(rows)]
-        columns = _chosen(header, stated, start)
-        places = {role: header.index(name) for role, name in columns.of.items()}
-        collector = Collector(columns, unit)
-        take, width = collector.taker(tuple(places)), len(header)
-        wanted = tuple(places.values())
-        for row in rows:
-            if len(row) != width:
-                if not row:
-                    continue
-                raise LogError(f"has {len(row)} fields, the header has {width}", line=lines.number)
-            take([row[place] for place in wanted], lines.number)
     except csv.Error as error:
         raise LogError(f"is no CSV: {error}", line=lines.number) from None
+    columns = _chosen(header, stated, start)
+    collector = Collector(columns, unit)
+    places = {role: header.index(name) for role, name in columns.of.items()}
+    collector.take_all(_csv_rows(rows, len(header), lines), places)
     return collector.log()
+
+
+def _csv_rows(rows: Iterator[list[str]], width: int, lines: Lines) -> Iterator[tuple[list[str], int]]:
+    """The rows with their lines, without empty ones; all have as many fields as the header."""
+    try:
+        for row in rows:
+            if len(row) == width:
+                yield row, lines.number
+            elif row:
+                raise LogError(f"has {len(row)} fields, the header has {width}", line=lines.number)
+    except csv.Error as error:
+        raise LogError(f"is no CSV: {error}", line=lines.number) from None
 
 
 def _chosen(names: Iterable[str], stated: Mapping[Role, str], line: int) -> Columns:
@@ -86,10 +90,9 @@ def _read_json(first: str, lines: Lines, stated: Mapping[Role, str], unit: TimeU
     if unit is None and _MOONCAKE_KEY in names:
         unit = TimeUnit.MILLISECONDS
     collector = Collector(columns, unit)
-    take = collector.taker(tuple(columns.of))
     getters = [_getter(name) for name in columns.of.values()]
-    for number, body in chain(sample, objects):
-        take([get(body) for get in getters], number)
+    rows = (([get(body) for get in getters], number) for number, body in chain(sample, objects))
+    collector.take_all(rows, {role: place for place, role in enumerate(columns.of)})
     return collector.log()
 
 
