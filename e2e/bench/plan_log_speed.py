@@ -22,9 +22,8 @@ COMMAND: Final = (sys.executable, "-m", "reasoningpool.cli", "plan", str(POOL), 
 
 def main() -> None:
     """Wall-clock time and peak memory of the command, both tiers planned, for each kind of file."""
-    print(
-        f"{REQUESTS:,} requests, two tiers\n\n| log | size MiB | seconds | CPU seconds | peak MiB |\n|---|---|---|---|---|"
-    )
+    print(f"{REQUESTS:,} requests, two tiers\n")
+    print("| log | size MiB | seconds | CPU seconds | peak MiB |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: a child starts with the peak memory of its parent.
         writer = multiprocessing.get_context("spawn").Process(target=_write, args=(Path(folder),))
