@@ -81,6 +81,14 @@ def test_share_of_an_effort_that_is_not_there_is_told() -> None:
         requests(log([5, 6]), LOW, HIGH, shares={"max": 1})
 
 
+def test_shares_of_what_the_log_tells_itself_are_refused() -> None:
+    told = log([5, 6], effort=names("low", "high"), thinking=[1, 2])
+    with pytest.raises(CapacityError, match="tells efforts apart itself"):
+        requests(told, LOW, HIGH, shares={"low": 1.0})
+    with pytest.raises(CapacityError, match="tells thinking from answers itself"):
+        requests(told, LOW, HIGH, thinking_share=0.5)
+
+
 def test_effort_nobody_used_keeps_its_budgets_for_the_longest_length() -> None:
     low, high = requests(log([5, 6], effort=names("low", "low"), prompt=[9, 9]), LOW, HIGH).observed_efforts()
     assert low.output_distribution == TokenQuantiles(p50=5, p90=6, p99=6)

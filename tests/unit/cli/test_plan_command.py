@@ -84,6 +84,15 @@ def test_rate_of_the_log_is_the_default(pools: str) -> None:
     assert entry["ratePerSecond"] == pytest.approx(299 / (last - first).total_seconds(), rel=1e-3)
 
 
+def test_columns_and_unit_of_times_may_be_named(tmp_path: Path, pools: str) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("when,in,out\n" + "".join(f"{1000 * n},100,50\n" for n in range(300)))
+    named = [f"--column={role}={name}" for role, name in (("time", "when"), ("prompt", "in"), ("output", "out"))]
+    entry = planned(pools, "--trace", str(log), *named, "--time-unit", "ms")["tiers"][0]
+    assert entry["ratePerSecond"] == pytest.approx(1.0)
+    assert entry["efforts"][0]["promptTokens"]["p50"] == 100
+
+
 def test_rate_is_asked_for_where_no_times_are(pools: str) -> None:
     result = run(pools, "--distribution", "500,2000,4000")
     assert result.exit_code == 2

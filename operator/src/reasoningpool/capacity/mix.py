@@ -112,6 +112,8 @@ def tier_requests(log: RequestLog, tier: str, efforts: tuple[Effort, ...], optio
     log, effort, told = _with_efforts(log, tier, efforts, options, notes)
     budgets = np.array([(e.thinking_tokens, e.answer_tokens) for e in efforts])[effort]
     if log.thinking is not None:
+        if options.thinking_share is not None:
+            raise CapacityError("tells thinking from answers itself: leave out the stated share of thinking")
         thinking = log.thinking
     else:
         share = budgets[:, 0] / budgets.sum(axis=1)
@@ -176,6 +178,8 @@ def _with_efforts(
     if unknown:
         raise CapacityError(f"tier {tier} has no effort {unknown[0]!r}; it has {_listed([e.name for e in efforts])}")
     if log.effort is not None:
+        if options.shares and log.weights is None:
+            raise CapacityError("tells efforts apart itself: leave out the stated shares")
         return _by_name(log, log.effort, tier, efforts, notes)
     if len(efforts) == 1:
         return log, np.zeros(len(log), dtype=np.intp), True

@@ -119,7 +119,9 @@ class _Number(click.ParamType[float]):
     type=_Keyed("ROLE=NAME", str, key_needed=True),
     help=f"Column of the log by role ({', '.join(Role)}); usual names are known.",
 )
-@click.option("--time-unit", type=click.Choice(list(TimeUnit)), help="Unit of the log's numeric times.")
+@click.option(
+    "--time-unit", type=click.Choice([unit.value for unit in TimeUnit]), help="Unit of the log's numeric times."
+)
 @click.option(
     "--percentile",
     type=click.Choice(["50", "90", "99"]),
