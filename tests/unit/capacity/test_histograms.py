@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reasoningpool.capacity.errors import CapacityError, LogError
@@ -86,6 +86,7 @@ def test_what_is_no_page_is_told(text: str, words: str, line: int | None) -> Non
     assert caught.value.line == line
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1000), min_size=2, max_size=12).filter(lambda counts: sum(counts) > 1),
     st.floats(0.05, 0.95),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reasoningpool.capacity.distribution import lengths, parse_percentiles, percentiles
@@ -143,6 +143,7 @@ def test_distributions_that_do_not_fit_the_tier_are_told(output, prompt, shares,
         stated_requests((LOW, HIGH), output, prompt, shares)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 5000), min_size=1, max_size=200),
     st.floats(0.01, 0.99),

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reasoningpool.capacity.columns import Role
@@ -197,6 +197,7 @@ def test_damaged_gzip_is_told() -> None:
         read(bytes(body))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_a_log_or_an_error_with_words(body: bytes) -> None:
     try:
@@ -207,6 +208,7 @@ def test_any_bytes_are_a_log_or_an_error_with_words(body: bytes) -> None:
         assert (found.output > 0).all()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4_194_304), st.integers(0, 4_194_304)), min_size=1, max_size=30))
 def test_csv_and_jsonl_of_the_same_requests_are_the_same_log(rows: list[tuple[int, int]]) -> None:
     rows.append((1, 1))
