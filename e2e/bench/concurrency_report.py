@@ -89,11 +89,17 @@ def _swept(rows: Sequence[Mapping[str, Any]], derived: int) -> list[Swept]:
             preemptions=sum(row["preemptions"] for row in windows),
             tokens_per_second=fmean(_rate(row) for row in windows),
             p99_s=fmean(row["p99_s"] for row in windows),
-            ratio=_interval([log(_rate(row) / base[row["round"]]) for row in windows if row["round"] in base]),
+            ratio=_interval([log(_rate(row) / base[row["round"]]) for row in _compared(windows, base)]),
         )
         for number, windows in sorted(by_number.items())
         if windows
     ]
+
+
+def _compared(windows: Sequence[Mapping[str, Any]], base: Mapping[str, float]) -> Sequence[Mapping[str, Any]]:
+    """The windows in which the servers ran side by side, where there are any: turns differ by the machine's noise."""
+    paired = [row for row in windows if row["round"] in base]
+    return [row for row in paired if ".best." in row["round"]] or paired
 
 
 def _rate(row: Mapping[str, Any]) -> float:
@@ -134,8 +140,9 @@ def _summary(name: str, prediction: Prediction, found: Sequence[Swept]) -> list[
         beyond = [each.sequences for each in found if each.share > risk / 1000]
         measured = max((each.sequences for each in within if each.sequences < min(beyond, default=1 << 30)), default=0)
         best, ratio = "", ""
-        if risk == min(prediction.numbers):
-            top = max(within, key=lambda each: each.ratio[1] if each.ratio else 0.0)
+        compared = [each for each in within if each.ratio]
+        if risk == min(prediction.numbers) and compared:
+            top = max(compared, key=lambda each: each.ratio[1] if each.ratio else 0.0)
             best = str(top.sequences)
             if top.ratio:
                 ratio = f"{1 / top.ratio[1]:.3f} ({1 / top.ratio[2]:.3f} to {1 / top.ratio[0]:.3f})"
