@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import aiohttp
+import psutil
 
 _TIMEOUT = aiohttp.ClientTimeout(total=600)
 _LOOK_S = 0.2
@@ -26,6 +27,14 @@ class Job:
     output: int
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a server is given to do, and its process."""
+
+    jobs: Iterator[Job]
+    pid: int
+
+
 @dataclass(slots=True)
 class Window:
     """What happened between two looks at `/metrics`. Times are seconds."""
@@ -35,6 +44,7 @@ class Window:
     output_tokens: int
     preemptions: int  # events
     preempted: int  # requests that completed and had been preempted at least once
+    cpu_s: float  # processor time of the server's processes
     latencies: list[float] = field(default_factory=list)  # of requests that completed in the window
 
     @property
@@ -43,7 +53,7 @@ class Window:
 
 
 async def measure(
-    loads: Mapping[str, Iterator[Job]], *, clients: int, warm_requests: int, window_s: float, windows: int = 1
+    loads: Mapping[str, Load], *, clients: int, warm_requests: int, window_s: float, windows: int = 1
 ) -> list[dict[str, Window]]:
     """Load all servers at once and look at them `windows` times every `window_s` seconds.
 
@@ -53,7 +63,7 @@ async def measure(
     """
     async with AsyncExitStack() as stack:
         running = {
-            url: await stack.enter_async_context(_running(url, jobs, clients=clients)) for url, jobs in loads.items()
+            url: await stack.enter_async_context(_running(url, load, clients=clients)) for url, load in loads.items()
         }
         workers = [worker for each in running.values() for worker in each.workers]
         while min(len(each.latencies) for each in running.values()) < warm_requests:
@@ -70,22 +80,26 @@ async def measure(
 
 @dataclass(slots=True)
 class _Running:
+    server: psutil.Process
     session: aiohttp.ClientSession
     workers: list[asyncio.Task[None]]
     latencies: list[tuple[float, float]]  # when a request completed, and how long it took
 
-    async def look(self) -> tuple[float, dict[str, float]]:
-        return time.monotonic(), await _counters(self.session)
+    async def look(self) -> dict[str, float]:
+        seen = await _counters(self.session)
+        processes = [self.server, *self.server.children(recursive=True)]
+        times = [each.cpu_times() for each in processes]
+        return seen | {"time": time.monotonic(), "cpu": sum(each.user + each.system for each in times)}
 
 
 @asynccontextmanager
-async def _running(base_url: str, jobs: Iterator[Job], *, clients: int) -> AsyncIterator[_Running]:
+async def _running(base_url: str, load: Load, *, clients: int) -> AsyncIterator[_Running]:
     latencies: list[tuple[float, float]] = []
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(base_url, connector=connector, timeout=_TIMEOUT) as session:
-        workers = [asyncio.create_task(_client(session, jobs, latencies)) for _ in range(clients)]
+        workers = [asyncio.create_task(_client(session, load.jobs, latencies)) for _ in range(clients)]
         try:
-            yield _Running(session, workers, latencies)
+            yield _Running(psutil.Process(load.pid), session, workers, latencies)
         finally:
             for worker in workers:
                 worker.cancel()
@@ -93,18 +107,16 @@ async def _running(base_url: str, jobs: Iterator[Job], *, clients: int) -> Async
         await _idle(session)
 
 
-def _window(
-    before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]], latencies: list[tuple[float, float]]
-) -> Window:
-    (started, first), (ended, last) = before, after
-    change = {name: value - first.get(name, 0.0) for name, value in last.items()}
+def _window(before: dict[str, float], after: dict[str, float], latencies: list[tuple[float, float]]) -> Window:
+    change = {name: value - before.get(name, 0.0) for name, value in after.items()}
     return Window(
-        seconds=ended - started,
+        seconds=change["time"],
         requests=round(change["request_num_preemptions_count"]),
         output_tokens=round(change["generation_tokens_total"]),
         preemptions=round(change["num_preemptions_total"]),
         preempted=_preempted_requests(change),
-        latencies=[took for at, took in latencies if started <= at <= ended],
+        cpu_s=change["cpu"],
+        latencies=[took for at, took in latencies if before["time"] <= at <= after["time"]],
     )
 
 

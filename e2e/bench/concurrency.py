@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.closed_loop import Job, Window, measure
+from bench.closed_loop import Job, Load, Window, measure
 from bench.concurrency_report import Prediction, report
 from engine import models, server
 from reasoningpool.sizing import (
@@ -159,41 +159,44 @@ def run_group(name: str, group: str, seed: int) -> None:
         with ThreadPoolExecutor(STARTS) as starters:
             running = dict(zip(numbers, starters.map(start, numbers), strict=True))
         found = _side_by_side if group == "best" else _in_turns
-        for turn, windows in enumerate(found({n: each.base_url for n, each in running.items()}, pool, seed)):
+        for turn, windows in enumerate(found(running, pool, seed)):
             for number, window in windows.items():
                 _keep(name, f"{seed}.{group}.{turn}", number, window)
 
 
-def _in_turns(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
+def _in_turns(servers: dict[int, server.Server], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
     """Round after round, each server alone; every round begins with another one."""
-    numbers = list(urls)
+    numbers = list(servers)
     for turn in range(SWEEPS.number):
         order = numbers[turn % len(numbers) :] + numbers[: turn % len(numbers)]
         windows: dict[int, Window] = {}
         for number in order:
-            loads = {urls[number]: jobs(pool, seed + turn)}
+            one = servers[number]
+            loads = {one.base_url: Load(jobs(pool, seed + turn), one.process.pid)}
             (measured,) = asyncio.run(
                 measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=SWEEPS.window_s)
             )
-            windows[number] = measured[urls[number]]
+            windows[number] = measured[one.base_url]
         yield windows
 
 
-def _side_by_side(urls: dict[int, str], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
+def _side_by_side(servers: dict[int, server.Server], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
     """All servers at once: each gets the same share of the two cores, whatever else runs there."""
-    loads = {url: jobs(pool, seed + index) for index, url in enumerate(urls.values())}
+    loads = {
+        each.base_url: Load(jobs(pool, seed + index), each.process.pid) for index, each in enumerate(servers.values())
+    }
     found = asyncio.run(
         measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=DUELS.window_s, windows=DUELS.number)
     )
     for measured in found:
-        yield {number: measured[url] for number, url in urls.items()}
+        yield {number: measured[each.base_url] for number, each in servers.items()}
 
 
 def _keep(name: str, turn: str, number: int, window: Window) -> None:
     rows = _rows()
     ordered = sorted(window.latencies)
     facts = asdict(window) | {"latencies": len(ordered), "p99_s": round(ordered[int(0.99 * (len(ordered) - 1))], 3)}
-    facts["seconds"] = round(window.seconds, 3)
+    facts |= {"seconds": round(window.seconds, 3), "cpu_s": round(window.cpu_s, 2)}
     rows.append({"pool": name, "round": turn, "sequences": number} | facts)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")

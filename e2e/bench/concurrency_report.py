@@ -19,6 +19,9 @@ _T_MANY: Final = 2.1
 _Z: Final = 1.96
 
 
+Row = Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """What the calculation says of a pool."""
@@ -57,7 +60,7 @@ class Swept:
         return max(0.0, (middle - half) / (1 + z * z / n)), (middle + half) / (1 + z * z / n)
 
 
-def report(rows: Sequence[Mapping[str, Any]], predictions: Mapping[str, Prediction]) -> None:
+def report(rows: Sequence[Row], predictions: Mapping[str, Prediction]) -> None:
     """Print a table per pool and the summary; write the picture."""
     charts: list[Chart] = []
     summary: list[str] = []
@@ -76,27 +79,44 @@ def report(rows: Sequence[Mapping[str, Any]], predictions: Mapping[str, Predicti
         PICTURE.write_text(page(charts, columns=2))
 
 
-def _swept(rows: Sequence[Mapping[str, Any]], derived: int) -> list[Swept]:
-    by_number: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+def _swept(rows: Sequence[Row], derived: int) -> list[Swept]:
+    by_number: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_number[row["sequences"]].append(row)
-    base = {row["round"]: _rate(row) for row in by_number[derived]}
+    base = {row["round"]: row for row in by_number[derived]}
     return [
         Swept(
             sequences=number,
             requests=sum(row["requests"] for row in windows),
             preempted=sum(row["preempted"] for row in windows),
             preemptions=sum(row["preemptions"] for row in windows),
-            tokens_per_second=fmean(_rate(row) for row in windows),
-            p99_s=fmean(row["p99_s"] for row in windows),
-            ratio=_interval([log(_rate(row) / base[row["round"]]) for row in windows if row["round"] in base]),
+            tokens_per_second=fmean(_rate(row) for row in _alone(windows)),
+            p99_s=fmean(row["p99_s"] for row in _alone(windows)),
+            ratio=_interval([_log_ratio(row, base[row["round"]]) for row in _paired(windows, base)]),
         )
         for number, windows in sorted(by_number.items())
         if windows
     ]
 
 
-def _rate(row: Mapping[str, Any]) -> float:
+def _alone(windows: Sequence[Row]) -> Sequence[Row]:
+    """The windows in which a server had the machine to itself."""
+    return [row for row in windows if ".best." not in row["round"]]
+
+
+def _paired(windows: Sequence[Row], base: Mapping[str, Row]) -> Sequence[Row]:
+    """The windows to compare: side by side where there are such, for turns differ by the machine's noise."""
+    paired = [row for row in windows if row["round"] in base]
+    return [row for row in paired if ".best." in row["round"]] or paired
+
+
+def _log_ratio(row: Row, other: Row) -> float:
+    """Logarithm of the ratio of tokens per second; per second of the servers' own processor time where it is known."""
+    clock = "cpu_s" if row.get("cpu_s") and other.get("cpu_s") else "seconds"
+    return log(row["output_tokens"] / row[clock] / (other["output_tokens"] / other[clock]))
+
+
+def _rate(row: Row) -> float:
     return row["output_tokens"] / row["seconds"]
 
 
@@ -134,8 +154,9 @@ def _summary(name: str, prediction: Prediction, found: Sequence[Swept]) -> list[
         beyond = [each.sequences for each in found if each.share > risk / 1000]
         measured = max((each.sequences for each in within if each.sequences < min(beyond, default=1 << 30)), default=0)
         best, ratio = "", ""
-        if risk == min(prediction.numbers):
-            top = max(within, key=lambda each: each.ratio[1] if each.ratio else 0.0)
+        compared = [each for each in within if each.ratio]
+        if risk == min(prediction.numbers) and compared:
+            top = max(compared, key=lambda each: each.ratio[1] if each.ratio else 0.0)
             best = str(top.sequences)
             if top.ratio:
                 ratio = f"{1 / top.ratio[1]:.3f} ({1 / top.ratio[2]:.3f} to {1 / top.ratio[0]:.3f})"

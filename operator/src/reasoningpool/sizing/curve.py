@@ -3,7 +3,7 @@
 Estimates for a saturated replica (always a request waiting). A request costs the engine its share of the decode
 steps, the prefill of its own prompt, and for each preemption the prefill of all it held by then:
 
-    seconds = E[output] * step(running) / running + (E[prompt] - shared + preemptions * resident) / prefill rate
+    seconds = E[output] * step(running) / running + (E[prompt] - shared + preemptions * victim) / prefill rate
 
 Step and prefill times are the bandwidth and compute models of `latency`: no GPU was measured.
 """
