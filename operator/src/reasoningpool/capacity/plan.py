@@ -78,7 +78,7 @@ class TierCapacity:
     def thinking_within(self, seconds: float, percentile: int) -> int:
         """Tokens of thinking that end within so many seconds on an idle replica, behind a prompt of that percentile."""
         weights, share = self.service.weights, percentile / 100
-        (prompt,) = weighted_quantiles(self.service.prefill_seconds, weights, (share,))
+        (prompt,) = weighted_quantiles(self.service.prompt_seconds, weights, (share,))
         return max(0, int((seconds - prompt) / self.service.step_seconds[1]))
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from reasoningpool.capacity.simulation import Arrivals, simulate
 from reasoningpool.capacity.traffic import Traffic
 from reasoningpool.sizing import SizingInput, SizingPlan, throughput_curve
-from reasoningpool.sizing.latency import prefill_tokens_per_second
+from reasoningpool.sizing.latency import least_step_seconds, prefill_tokens_per_second
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,12 +27,17 @@ _GRID: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Times of one replica: seconds per token with n running (index n), and of each request's prompt."""
+    """Times of one replica: seconds per token with n running (index n), and of each request's prompt.
+
+    `prefill_seconds` is the compute that a prompt takes from the replica. `least_step_seconds` is the shortest step,
+    which a short prompt waits for too; the requests that decode share that step, so it takes nothing from the load.
+    """
 
     slots: int
     step_seconds: tuple[float, ...]
     prefill_tokens_per_second: float
     prefill_seconds: Floats
+    least_step_seconds: float
     thinking: NDArray[np.integer]
     output: NDArray[np.integer]
     weights: Floats | None
@@ -50,6 +55,7 @@ class Service:
             step_seconds=_step_seconds(inputs, plan.max_num_seqs),
             prefill_tokens_per_second=rate,
             prefill_seconds=computed / rate,
+            least_step_seconds=least_step_seconds(inputs),
             thinking=thinking,
             output=thinking + answer,
             weights=requests.weights,
@@ -66,10 +72,15 @@ class Service:
         return float(np.average(values, weights=self.weights))
 
     @property
+    def prompt_seconds(self) -> Floats:
+        """Seconds from admission to the first token of every request on an idle replica: one step at least."""
+        return np.maximum(self.prefill_seconds, self.least_step_seconds)
+
+    @property
     def alone(self) -> tuple[Floats, float]:
         """Seconds to the first answer token of every request on an idle replica, and seconds per token there."""
         step = self.step_seconds[1]
-        return self.prefill_seconds + self.thinking * step, step
+        return self.prompt_seconds + self.thinking * step, step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +110,13 @@ def measure(service: Service, traffic: Traffic, *, rate: float, replicas: int) -
         )
         times = simulate(arrivals, replicas=group, slots=service.slots, step_seconds=service.step_seconds)
         kept = run.counted
+        rest_of_step = (service.prompt_seconds - service.prefill_seconds)[run.request[kept]]
         parts.append(
             (
                 run.request[kept],
                 times.queue[kept],
-                times.first_answer_token[kept],
-                times.end[kept],
+                times.first_answer_token[kept] + rest_of_step,
+                times.end[kept] + rest_of_step,
                 times.per_token[kept],
             )
         )

@@ -6,7 +6,6 @@ from math import ceil
 
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.types import SizingInput
-from reasoningpool.sizing.weights import WeightFormat
 
 
 def modelled_time_per_output_token_ms(inputs: SizingInput, *, sequences: int, kv_bytes_read: float) -> float:
@@ -43,12 +42,17 @@ def prefill_tokens_per_second(inputs: SizingInput) -> float:
         return c.UNKNOWN_PREFILL_TOKENS_PER_S
     capability = accelerator.compute_capability or (0, 0)
     per_byte = c.FLOP_PER_BYTE.get(capability, c.FLOP_PER_BYTE_OTHER)
-    if capability >= c.FP8_COMPUTE_FROM and geometry.weight_format is WeightFormat.FP8:
+    if capability >= c.FP8_COMPUTE_FROM and geometry.weight_format.multiplies_in_fp8:
         per_byte *= 2
     counts = geometry.weights
     experts = counts.experts * counts.experts_per_token / counts.experts_total if counts.experts_total else 0.0
     used = counts.linear + counts.replicated_linear + experts
     return bandwidth * per_byte * c.COMPUTE_SHARE.value * inputs.tensor_parallel_size / (2 * max(used, 1.0))
+
+
+def least_step_seconds(inputs: SizingInput) -> float:
+    """Time of a step that computes next to nothing: the weights are read once, whatever the prompt's length."""
+    return modelled_time_per_output_token_ms(inputs, sequences=1, kv_bytes_read=0.0) / 1000
 
 
 def shutdown_timeout_seconds(output_tokens: int, time_per_output_token_ms: float) -> int:

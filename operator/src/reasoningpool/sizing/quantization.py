@@ -31,6 +31,11 @@ class WeightFormat(StrEnum):
     MXFP4 = "mxfp4"
     NVFP4 = "nvfp4"
 
+    @property
+    def multiplies_in_fp8(self) -> bool:
+        """Whether GPUs with FP8 tensor cores multiply these weights in FP8: scales per channel and per block alike."""
+        return self in {WeightFormat.FP8, WeightFormat.FP8_BLOCK}
+
 
 FP8_BLOCK_SIZE: Final = 128
 _MAX_GROUP: Final = 1 << 16
