@@ -111,7 +111,7 @@ def test_first_token_takes_one_step_at_least_however_short_the_prompt() -> None:
     assert isinstance(found, TierCapacity)
     read_once = found.service.least_step_seconds
     assert 0.010 < read_once < 0.020
-    assert found.answer.times.first_answer_token.min() >= read_once
+    assert found.answer.times.first_answer_token.min() >= read_once * (1 - 1e-6)  # of clock times
     assert found.service.alone[0].min() >= read_once
 
 
