@@ -84,6 +84,29 @@ def test_rate_of_the_log_is_the_default(pools: str) -> None:
     assert entry["ratePerSecond"] == pytest.approx(299 / (last - first).total_seconds(), rel=1e-3)
 
 
+def test_prompts_beyond_the_budget_are_said_beside_the_headline_and_are_no_saving(tmp_path: Path) -> None:
+    small = written(tmp_path, pool(tiers=[tier(promptTokens=1)]), "small.yaml")
+    large = written(tmp_path, pool(tiers=[tier(promptTokens=16_384)]), "large.yaml")
+    options = ("--trace", AZURE, "--rate", "60")
+    tiny, whole = (planned(path, *options)["tiers"][0] for path in (small, large))
+    assert tiny["replicas"] >= whole["replicas"] > 1
+    assert tiny["longPrompts"]["overBudgetShare"] > 0.9
+    assert whole["longPrompts"] is None
+    words = " ".join(run(small, *options).stdout.split())
+    assert f"promptTokens {tiny['longPrompts']['promptTokensOf99Percent']:,} covers 99 %" in words
+    assert "exceed promptTokens 1; the engine refuses" in words
+
+
+def test_without_objectives_the_headline_says_that_throughput_alone_counts(tmp_path: Path, pools: str) -> None:
+    bare = written(tmp_path, pool(tiers=[tier()]), "bare.yaml")
+    words = " ".join(run(bare, "--trace", AZURE, "--rate", "1").stdout.split())
+    assert (
+        "no latency objective is stated (objectives.timeToFirstAnswerTokenSeconds,"
+        " objectives.timePerOutputTokenMilliseconds): the replicas are for throughput alone" in words
+    )
+    assert "throughput alone" not in run(pools, "--trace", AZURE, "--rate", "1").stdout
+
+
 def test_columns_and_unit_of_times_may_be_named(tmp_path: Path, pools: str) -> None:
     log = tmp_path / "log.csv"
     log.write_text("when,in,out\n" + "".join(f"{1000 * n},100,50\n" for n in range(300)))

@@ -10,6 +10,7 @@ import numpy as np
 from reasoningpool.capacity.advice import Advice, Reach, advise, reaches
 from reasoningpool.capacity.distribution import weighted_quantiles
 from reasoningpool.capacity.mix import TierRequests
+from reasoningpool.capacity.prompts import LongPrompts, long_prompts, with_room_for_prompts
 from reasoningpool.capacity.replicas import MOST_REPLICAS, Answer, Objectives, replicas_for
 from reasoningpool.capacity.service import Service
 from reasoningpool.capacity.traffic import Traffic
@@ -60,7 +61,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierCapacity:
-    """A tier's plan. `rate` is requests per second."""
+    """A tier's plan. `rate` is requests per second.
+
+    `sizing` is what the operator derives from the budgets. `service` has fewer slots where prompts exceed them.
+    """
 
     rate: float
     sizing: SizingPlan
@@ -74,6 +78,7 @@ class TierCapacity:
     reaches: tuple[Reach, ...]
     curve: tuple[CurvePoint, ...]
     advice: tuple[Advice, ...]
+    long_prompts: LongPrompts | None
 
     def thinking_within(self, seconds: float, percentile: int) -> int:
         """Tokens of thinking that end within so many seconds on an idle replica, behind a prompt of that percentile."""
@@ -103,8 +108,9 @@ def plan_tier(
     sizing = plan(observed)
     if isinstance(sizing, DoesNotFit):
         return sizing
-    traffic = Traffic.of(requests)
-    service = Service.of(observed, sizing, traffic)
+    served = with_room_for_prompts(inputs, requests)
+    traffic = Traffic.of(served)
+    service = _service(inputs, observed, sizing, traffic)
     answer = replicas_for(service, traffic, rate, objectives)
     on_devices = inputs.accelerator.memory_bytes is not None
     gpus = answer.replicas * inputs.tensor_parallel_size if on_devices else 0
@@ -121,7 +127,18 @@ def plan_tier(
         reaches=reaches(requests),
         curve=throughput_curve(observed),
         advice=advise(requests, inputs, sizing.max_num_seqs),
+        long_prompts=long_prompts(inputs, requests, sizing.max_model_len),
     )
+
+
+def _service(inputs: SizingInput, observed: SizingInput, sizing: SizingPlan, traffic: Traffic) -> Service:
+    """A replica that holds the prompts as they come, not as `promptTokens` has them."""
+    if traffic.requests.efforts == inputs.efforts:
+        return Service.of(observed, sizing, traffic)
+    whole = replace(inputs, efforts=traffic.requests.observed_efforts())
+    sized = plan(whole)
+    assert isinstance(sized, SizingPlan)  # the room was chosen so that it fits
+    return Service.of(whole, sized, traffic)
 
 
 def _cost(per_hour: float, rate: float, service: Service) -> Cost:

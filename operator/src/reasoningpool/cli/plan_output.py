@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from reasoningpool.capacity.picture import Panel, draw
 from reasoningpool.capacity.plan import EffortTimes, Percentiles, TierCapacity
-from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_REPLICAS, MOST_UTILIZATION, Objective
+from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_REPLICAS, MOST_UTILIZATION, PER_TOKEN, Objective
 from reasoningpool.cli.curve import curve_json, curve_text
 from reasoningpool.cli.plan_pools import PlannedPool, PlannedTier
 from reasoningpool.planning.outcome import fit_message
@@ -17,6 +17,10 @@ from reasoningpool.sizing import DoesNotFit, Effort, SizingPlan, TokenQuantiles
 _WIDTH: Final = 110
 _MOST_CURVE_LINES: Final = 14
 _SHOWN_FROM: Final = 0.005
+_NO_OBJECTIVE: Final = (
+    f"no latency objective is stated (objectives.{FIRST_ANSWER}, objectives.{PER_TOKEN}): the replicas are for"
+    " throughput alone"
+)
 
 
 def as_json(pool: PlannedPool) -> dict[str, Any]:
@@ -55,6 +59,7 @@ def _tier_json(planned: PlannedTier) -> dict[str, Any]:
         "maxModelLen": answer.sizing.max_model_len,
         "objectivesKept": answer.kept,
         "objectives": [_objective_json(objective, planned.percentile) for objective in answer.answer.objectives],
+        "longPrompts": _long_prompts_json(answer),
         "efforts": [_effort_json(effort) for effort in answer.efforts if effort.name is not None],
         "all": _effort_json(answer.efforts[-1]),
         "cost": None
@@ -89,6 +94,19 @@ def _tier_json(planned: PlannedTier) -> dict[str, Any]:
         "tokenDistribution": [entry for effort in answer.sized_with.efforts if (entry := _distribution(effort))],
     }
     return head | body | tail
+
+
+def _long_prompts_json(answer: TierCapacity) -> dict[str, Any] | None:
+    found = answer.long_prompts
+    if found is None:
+        return None
+    return {
+        "promptTokens": found.budget,
+        "overBudgetShare": _rounded(found.over_share),
+        "refusedShare": _rounded(found.refused_share),
+        "promptTokensOf99Percent": found.covering,
+        "sequencesPlannedWith": answer.service.slots,
+    }
 
 
 def _objective_json(objective: Objective, percentile: int) -> dict[str, Any]:
@@ -181,6 +199,7 @@ def _answer_lines(planned: PlannedTier, answer: TierCapacity) -> Iterator[str]:
     )
     if found.replicas > MOST_REPLICAS:
         yield f"  more than the {MOST_REPLICAS:,} replicas a tier may have: use a larger accelerator or several pools"
+    yield from _headline_notes(planned, answer)
     of_file = _file_sequences(planned)
     was = "" if of_file in {None, answer.sizing.max_num_seqs} else f"; the file as it stands gives {of_file:,}"
     yield f"  max_num_seqs {answer.sizing.max_num_seqs:,} per replica, limited by {answer.sizing.limited_by.value}{was}"
@@ -194,6 +213,27 @@ def _answer_lines(planned: PlannedTier, answer: TierCapacity) -> Iterator[str]:
             f"  cost {cost.per_thousand_answers:.4g} per 1,000 answers, {cost.per_million_output_tokens:.4g} per"
             f" million output tokens, {cost.per_hour:.4g} per hour (estimate)"
         )
+
+
+def _headline_notes(planned: PlannedTier, answer: TierCapacity) -> Iterator[str]:
+    """What the number of replicas does not tell of itself."""
+    if not answer.answer.objectives:
+        yield from _wrapped(_NO_OBJECTIVE)
+    long = answer.long_prompts
+    if long is None:
+        return
+    runs = planned.requests.runs
+    refused = (
+        f"the engine refuses {long.count(long.refused_share, runs)}: prompt and output exceed its max_model_len"
+        f" {long.max_model_len:,}"
+        if long.refused_share
+        else f"the engine refuses none of them at max_model_len {long.max_model_len:,}"
+    )
+    covering = f"; promptTokens {long.covering:,} covers 99 %" if long.covering > long.budget else ""
+    yield from _wrapped(
+        f"prompts of {long.count(long.over_share, runs)} exceed promptTokens {long.budget:,}; {refused}; the replicas"
+        f" are for all of them, with room for {answer.service.slots:,} at a time{covering}"
+    )
 
 
 def _objective_words(objective: Objective, percentile: int, answer: TierCapacity) -> str:
