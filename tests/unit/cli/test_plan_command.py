@@ -122,6 +122,39 @@ def test_rate_is_asked_for_where_no_times_are(pools: str) -> None:
     assert "--rate is needed for tier reasoning" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (range(50), "50 arrivals in the log are too few to tell a rate, which takes 200"),
+        ([7] * 300, "all arrivals in the log are at the same time"),
+    ],
+)
+def test_log_whose_arrivals_tell_no_rate_says_why(tmp_path: Path, pools: str, times: Any, words: str) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("timestamp,prompt_tokens,output_tokens\n" + "".join(f"{n},100,50\n" for n in times))
+    result = run(pools, "--trace", str(log))
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert "--rate is needed for tier reasoning" in said
+    assert words in said
+
+
+def test_budgets_that_stand_for_lengths_are_not_advised_on_nor_drawn(tmp_path: Path, pools: str) -> None:
+    svg = tmp_path / "out.svg"
+    entry = planned(pools, "--rate", "1", "--svg", str(svg))["tiers"][0]
+    assert entry["advice"] == entry["budgets"] == entry["tokenDistribution"] == []
+    assert entry["maxNumSeqs"] == entry["maxNumSeqsOfFile"]
+    labels = [node.text or "" for node in ET.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert "no lengths were observed: every run is taken at its whole budget" in labels
+    assert not [label for label in labels if "%" in label]
+
+
+def test_objectives_that_the_plan_uses_are_not_called_without_effect(pools: str) -> None:
+    result = run(pools, "--trace", AZURE, "--rate", "1")
+    assert "objective timeToFirstAnswerTokenSeconds 120 s" in result.stdout
+    assert "no effect yet: it is for scaling" not in " ".join((result.stdout + result.stderr).split())
+
+
 def test_percentiles_of_each_effort(tmp_path: Path) -> None:
     efforts = [
         {"name": "low", "thinkingTokens": 512, "answerTokens": 512},
@@ -292,6 +325,13 @@ def test_bad_log_is_one_line_with_file_and_line_and_exit_code_2(
         (("--rate", "1", "--distribution", "max=1,2,3"), "has no effort 'max'"),
         (("--rate", "1", "--effort-share", "50"), "'50' is not EFFORT=PERCENT"),
         (("--rate", "1", "--column", "size=x"), "roles are prompt, thinking"),
+        (("--metrics", "http://[bad", "--rate", "1"), "http://[bad: is no valid address: Invalid IPv6 URL"),
+        (("--prometheus", "http://[bad", "--rate", "1"), "http://[bad: is no valid address: Invalid IPv6 URL"),
+        (("--prometheus", "http://host:port", "--rate", "1"), "is no valid address: Port could not be cast"),
+        (("--metrics", "http://", "--rate", "1"), "is no valid address: it names no host"),
+        (("--window", "6h", "--rate", "1"), "--window goes with --prometheus"),
+        (("--time-unit", "ms", "--rate", "1"), "--time-unit goes with --trace"),
+        (("--metrics", PAGE, "--column", "output=x", "--rate", "1"), "--column goes with --trace"),
         (("--trace", "a", "--metrics", "b"), "exclude each other"),
         (("--trace", AZURE, "--prompt-distribution", "1,2,3"), "goes with --distribution"),
     ],

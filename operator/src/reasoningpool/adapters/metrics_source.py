@@ -128,5 +128,18 @@ def _reached(ask: Callable[[], _T]) -> _T:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an http(s) address rather than a file."""
-    return urlsplit(text).scheme in {"http", "https"}
+    """Whether a text is an http(s) address rather than a file.
+
+    Raises:
+        SourceError: it is an address that is not well formed.
+    """
+    if not text.lower().startswith(("http://", "https://")):
+        return False
+    try:
+        parts = urlsplit(text)
+        well_formed = bool(parts.hostname) and parts.port != 0  # reading the port checks it
+    except ValueError as error:
+        raise SourceError(f"is no valid address: {error}") from None
+    if not well_formed:
+        raise SourceError("is no valid address: it names no host or port")
+    return True

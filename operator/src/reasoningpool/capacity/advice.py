@@ -71,12 +71,15 @@ class Reach:
 
 
 def reaches(requests: TierRequests) -> tuple[Reach, ...]:
-    """Every budget of the tier with the lengths it bounds; a run that ends exactly at an output budget is cut."""
+    """Every budget of the tier with the lengths it bounds; a run that ends exactly at an output budget is cut.
+
+    Budgets that stand for lengths themselves are left out: nothing was observed of them.
+    """
     found: list[Reach] = []
     if requests.told_prompts:
         found.append(_reach(requests, None, Budget.PROMPT))
     for index, effort in enumerate(requests.efforts):
-        if not (requests.effort == index).any():
+        if effort.name in requests.assumed or not (requests.effort == index).any():
             continue
         if effort.thinking_tokens:
             found.append(_reach(requests, index, Budget.THINKING))

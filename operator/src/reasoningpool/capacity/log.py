@@ -31,7 +31,8 @@ class RequestLog:
 
     `output` is thinking and answer together; `thinking` is None where the log does not tell them apart, `prompt`
     where it has no prompts. `seconds` count from the first arrival. `weights` are relative numbers of requests
-    per row, None: one each. `runs` is how many requests were seen, None where only percentiles are known.
+    per row, None: one each. `runs` is how many requests were seen, None where only percentiles are known. `assumed`
+    are the efforts of which nothing is known: their runs are taken at the whole output budget.
     """
 
     output: Ints
@@ -42,6 +43,7 @@ class RequestLog:
     tier: Names | None = None
     weights: Floats | None = None
     runs: int | None = None
+    assumed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()  # what was assumed while reading
 
     def __len__(self) -> int:
@@ -63,6 +65,7 @@ class RequestLog:
             tier=names(self.tier),
             weights=None if self.weights is None else self.weights[chosen],
             runs=self.runs if self.weights is not None else len(output),
+            assumed=self.assumed,
             notes=self.notes,
         )
 

@@ -47,6 +47,7 @@ class TierRequests:
     told_thinking: bool
     told_prompts: bool
     thinking_enforced: bool
+    assumed: frozenset[str]  # efforts of which nothing is known: every run has its whole output budget
     notes: tuple[str, ...]
 
     @property
@@ -94,7 +95,7 @@ class TierRequests:
                 replace(
                     effort,
                     share=100 * self.share(index),
-                    output_distribution=percentiles(output[mine], weights),
+                    output_distribution=None if effort.name in self.assumed else percentiles(output[mine], weights),
                     prompt_distribution=percentiles(prompt[mine], weights) if self.told_prompts else None,
                 )
             )
@@ -144,6 +145,7 @@ def tier_requests(log: RequestLog, tier: str, efforts: tuple[Effort, ...], optio
         told_thinking=log.thinking is not None,
         told_prompts=log.prompt is not None,
         thinking_enforced=options.thinking_enforced,
+        assumed=log.assumed,
         notes=tuple(notes),
     )
 

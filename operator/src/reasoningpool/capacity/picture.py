@@ -52,8 +52,8 @@ def draw(panels: Sequence[Panel]) -> str:
     top, columns = 0, 2
     for panel in panels:
         rows = _rows(panel.requests)
-        columns = max(columns, *(len(row) for row in rows))
-        parts.extend(_head(panel, top))
+        columns = max([columns, *(len(row) for row in rows)])
+        parts.extend(_head(panel, top, observed=bool(rows)))
         for number, row in enumerate(rows):
             for column, reach in enumerate(row):
                 x, y = _LEFT + column * (_WIDTH + _GAP_X), top + _TOP + number * _ROW
@@ -75,13 +75,15 @@ def _rows(requests: TierRequests) -> list[list[Reach]]:
     return [*rows, *([reach for reach in found if reach.effort == name] for name in names)]
 
 
-def _head(panel: Panel, top: int) -> Iterator[str]:
+def _head(panel: Panel, top: int, *, observed: bool) -> Iterator[str]:
     yield _text(_LEFT, top + 26, panel.title, css="t")
     runs = "" if panel.requests.runs is None else f", {panel.requests.runs:,} requests"
     yield _text(
         _LEFT,
         top + 44,
-        "tokens per request (logarithmic) against the budgets in red; what a budget cuts is orange",
+        "tokens per request (logarithmic) against the budgets in red; what a budget cuts is orange"
+        if observed
+        else "no lengths were observed: every run is taken at its whole budget",
         css="f",
     )
     yield _text(_LEFT, top + 60, f"lengths from {panel.source[-_LONGEST_SOURCE:]}{runs}", css="f")

@@ -60,9 +60,11 @@ def _by_effort(
     shares: Mapping[str, float] | None,
 ) -> RequestLog:
     outputs, prompts, weights = [], [], []
+    any_prompt = False
     for place, effort in enumerate(efforts):
         of_output = output.get(effort.name) or effort.output_distribution
         of_prompt = prompt.get(effort.name) or prompt.get(ALL) or effort.prompt_distribution
+        any_prompt = any_prompt or of_prompt is not None
         outputs.append(_drawn(of_output, effort.output_tokens, seed=10 + place))
         prompts.append(_drawn(of_prompt, effort.prompt_tokens, seed=50 + place))
         share = shares.get(effort.name, 0.0) if shares else effort.share
@@ -73,9 +75,10 @@ def _by_effort(
     kept = np.concatenate(weights) > 0
     whole = RequestLog(
         output=np.concatenate(outputs),
-        prompt=np.concatenate(prompts),
+        prompt=np.concatenate(prompts) if any_prompt else None,
         effort=Names(values=tuple(effort.name for effort in efforts), codes=codes),
         weights=np.concatenate(weights),
+        assumed=frozenset(_unknown(efforts, output)),
         notes=_notes(efforts, output),
     )
     return whole.rows(kept)
@@ -85,8 +88,13 @@ def _drawn(quantiles: TokenQuantiles | None, budget: int, *, seed: int) -> Ints:
     return np.full(POINTS, budget, dtype=np.int32) if quantiles is None else lengths(quantiles, seed=seed)
 
 
+def _unknown(efforts: tuple[Effort, ...], output: Mapping[str | None, TokenQuantiles]) -> list[str]:
+    """Efforts without a distribution."""
+    return [e.name for e in efforts if e.name not in output and e.output_distribution is None]
+
+
 def _notes(efforts: tuple[Effort, ...], output: Mapping[str | None, TokenQuantiles]) -> tuple[str, ...]:
-    budgets = [e.name for e in efforts if e.name not in output and e.output_distribution is None]
+    budgets = _unknown(efforts, output)
     told = ("lengths are lognormal through the stated percentiles",) if len(budgets) < len(efforts) else ()
     if not budgets:
         return told

@@ -18,7 +18,7 @@ SIMULATED: Final = 12_000  # requests of one run; a 99th percentile then rests o
 _LONGEST_STRETCH: Final = 20_000  # rows of a log that are replayed
 _FEWEST: Final = 5_000  # requests measured; a thinned log is replayed with other choices until they are there
 _MOST_REPLAYS: Final = 5
-_LEAST_RECORDED: Final = 200  # arrivals that make a pattern
+LEAST_RECORDED: Final = 200  # arrivals that make a pattern
 _WARM_UP: Final = 0.2
 _COOL_DOWN: Final = 0.9  # later arrivals see the load fall, since none follow
 _IN_FLIGHT_FACTOR: Final = 12  # arrivals per request in flight, so that a run outlasts its warm-up by far
@@ -44,7 +44,7 @@ class Traffic:
     def of(cls, requests: TierRequests) -> Traffic:
         """The log's own pattern where it has times, else random arrivals."""
         seconds = requests.seconds
-        if seconds is None or len(seconds) < _LEAST_RECORDED:
+        if seconds is None or len(seconds) < LEAST_RECORDED:
             return cls(requests=requests, stretch=None)
         stretch = _busiest(seconds, _LONGEST_STRETCH)
         pattern = seconds[stretch]
@@ -78,7 +78,7 @@ class Traffic:
         assert recorded is not None  # a stretch has a rate
         share = rate / recorded
         expected = (self.stretch.stop - self.stretch.start) * min(share, 1.0)
-        if expected * _MOST_REPLAYS < _LEAST_RECORDED:  # so few are left that they hardly meet
+        if expected * _MOST_REPLAYS < LEAST_RECORDED:  # so few are left that they hardly meet
             return [self._random(rate, in_flight)]
         replays = min(_MOST_REPLAYS, max(1, int(np.ceil(_FEWEST / max(expected, 1.0)))))
         return [self._replayed(share, seed) for seed in range(replays)]

@@ -91,7 +91,7 @@ class _Number(click.ParamType[float]):
 @click.option(
     "--prometheus", metavar="URL", help="A Prometheus that scrapes vLLM: the same histograms of all replicas."
 )
-@click.option("--window", default="7d", show_default=True, help="How far --prometheus looks back, such as 6h or 7d.")
+@click.option("--window", metavar="DURATION", help="How far --prometheus looks back, such as 6h. Default: 7d.")
 @click.option(
     "--rate",
     "rates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -14,8 +14,9 @@ from reasoningpool.capacity.mistakes import pool_mistakes, tier_mistakes
 from reasoningpool.capacity.mix import MixOptions, TierRequests, tier_requests, tier_share
 from reasoningpool.capacity.plan import TierCapacity, plan_tier
 from reasoningpool.capacity.replicas import Objectives
-from reasoningpool.capacity.traffic import Traffic
+from reasoningpool.capacity.traffic import LEAST_RECORDED, Traffic
 from reasoningpool.cli.plan_source import LengthsError, Request, Source
+from reasoningpool.planning.features import tier_feature_warnings
 from reasoningpool.planning.offline import OfflinePool, OfflineTier
 from reasoningpool.sizing import DoesNotFit, SizingError
 
@@ -71,6 +72,9 @@ def plan_pools(pools: Sequence[tuple[ReasoningPool, OfflinePool]], request: Requ
 def _planned_pool(spec: ReasoningPool, pool: OfflinePool, request: Request, source: Source) -> PlannedPool:
     chosen = [tier for tier in pool.tiers if not request.tiers or tier.name in request.tiers]
     wanted = {tier.name: tier.objectives for tier in spec.spec.tiers}
+    # what the operator does not use yet is used here: the objectives
+    unused = {text for index, tier in enumerate(spec.spec.tiers) for text in tier_feature_warnings(tier, index)}
+    chosen = [replace(tier, warnings=tuple(text for text in tier.warnings if text not in unused)) for tier in chosen]
     alone = len(chosen) == 1
     return PlannedPool(
         name=pool.name,
@@ -138,8 +142,17 @@ def _rate(
         return whole * share, [] if share == 1 else [f"the tier takes its {100 * share:.1f} % of the stated rate"]
     seen = source.peak_rate(tier)
     if seen is not None:
-        return seen, [f"the rate is the highest over 5 minutes that Prometheus shows in {request.window}"]
+        return seen, [f"the rate is the highest over 5 minutes that Prometheus shows in {request.looks_back}"]
     recorded = Traffic.of(requests).recorded_rate
     if recorded is None:
-        raise click.UsageError(f"--rate is needed for tier {tier.name}: the lengths come without arrival times")
+        raise click.UsageError(f"--rate is needed for tier {tier.name}: {_why_no_rate(requests)}")
     return recorded, ["the rate is the log's own, in its busiest stretch"]
+
+
+def _why_no_rate(requests: TierRequests) -> str:
+    seconds = requests.seconds
+    if seconds is None:
+        return "the lengths come without arrival times"
+    if len(seconds) < LEAST_RECORDED:
+        return f"{len(seconds):,} arrivals in the log are too few to tell a rate, which takes {LEAST_RECORDED:,}"
+    return "all arrivals in the log are at the same time"

@@ -23,6 +23,7 @@ from reasoningpool.capacity.stated import stated_requests
 from reasoningpool.planning.offline import OfflineTier
 from reasoningpool.sizing import TokenQuantiles
 
+DEFAULT_WINDOW = "7d"
 _MOST_PAGE_BYTES = 64 << 20
 
 
@@ -41,7 +42,7 @@ class Request:
     prompt_distributions: Mapping[str | None, TokenQuantiles]
     metrics: str | None
     prometheus: str | None
-    window: str
+    window: str | None  # how far Prometheus looks back, None: not stated
     rates: Mapping[str | None, float]
     price: float | None
     shares: Mapping[str, float]
@@ -49,6 +50,11 @@ class Request:
     columns: Mapping[Role, str]
     time_unit: TimeUnit | None
     percentile: int
+
+    @property
+    def looks_back(self) -> str:
+        """The window of Prometheus, a PromQL duration."""
+        return self.window or DEFAULT_WINDOW
 
     def check(self) -> None:
         """Raise `click.UsageError` for options that exclude each other."""
@@ -65,6 +71,13 @@ class Request:
             raise click.UsageError("FILE and --trace cannot both be standard input")
         if self.prompt_distributions and given not in ([], ["--distribution"]):
             raise click.UsageError(f"--prompt-distribution goes with --distribution, not with {given[0]}")
+        for option, used, source in (
+            ("--window", self.window is not None, "--prometheus"),
+            ("--column", bool(self.columns), "--trace"),
+            ("--time-unit", self.time_unit is not None, "--trace"),
+        ):
+            if used and source not in given:
+                raise click.UsageError(f"{option} goes with {source}, which is not stated")
 
 
 @dataclass(slots=True)
@@ -138,7 +151,7 @@ class Source:
         if request.prometheus is not None:
             if not is_address(request.prometheus):
                 raise CapacityError("is no http:// or https:// address")
-            self._prometheus = PrometheusSource(request.prometheus, request.window)
+            self._prometheus = PrometheusSource(request.prometheus, request.looks_back)
             return self._prometheus.histograms()
         assert request.metrics is not None  # the caller's case
         if is_address(request.metrics):

@@ -47,7 +47,7 @@ def pool_feature_warnings(spec: ReasoningPoolSpec) -> tuple[str, ...]:
 
 
 def tier_feature_warnings(tier: TierSpec, index: int) -> tuple[str, ...]:
-    """Fields of a tier without effect."""
+    """Fields of a tier without effect on the operator; `plan` uses them."""
     objectives = tier.objectives
     if objectives is not None and objectives.time_to_first_answer_token_seconds is not None:
         field = f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds"
