@@ -95,7 +95,7 @@ class _Running:
 @asynccontextmanager
 async def _running(base_url: str, load: Load, *, clients: int) -> AsyncIterator[_Running]:
     latencies: list[tuple[float, float]] = []
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)  # the server closes idle connections, perhaps just now
     async with aiohttp.ClientSession(base_url, connector=connector, timeout=_TIMEOUT) as session:
         workers = [asyncio.create_task(_client(session, load.jobs, latencies)) for _ in range(clients)]
         try:
