@@ -210,6 +210,24 @@ def test_what_is_suggested_really_fits(base: SizingInput, explicit: int) -> None
     for change in answer.changes:
         assert change.inputs != base
         assert isinstance(plan(change.inputs), SizingPlan), change.text
+        thinking = [[e.thinking_tokens > 0 for e in given.efforts] for given in (base, change.inputs)]
+        assert thinking[0] == thinking[1], change.text
+
+
+@LAW
+@given(inputs(tiers=efforts(largest=60_000)), st.integers(1, 60_000))
+def test_a_shorter_prompt_is_one_value_and_the_longest_that_fits(base: SizingInput, prompt: int) -> None:
+    base = replace(base, efforts=tuple(replace(e, prompt_tokens=prompt) for e in base.efforts))
+    answer = plan(base)
+    if isinstance(answer, SizingPlan):
+        return
+    for change in answer.changes:
+        found = change.inputs.efforts
+        (shorter,) = {e.prompt_tokens for e in found}
+        alone = [e.output_tokens for e in found] == [e.output_tokens for e in base.efforts]
+        if shorter < prompt and alone:
+            longer = tuple(replace(e, prompt_tokens=shorter + 1) for e in found)
+            assert isinstance(plan(replace(change.inputs, efforts=longer)), DoesNotFit), change.text
 
 
 @LAW

@@ -304,6 +304,43 @@ def test_budgets_beyond_the_native_context_say_by_how_much() -> None:
     assert applied(answer).max_model_len == 40_960
 
 
+def test_a_long_prompt_gives_way_with_one_value_for_all_efforts_and_thinking_stays() -> None:
+    efforts = tuple(replace(one, prompt_tokens=100_000) for one in EFFORTS)
+    answer = unfit(efforts=efforts)
+    shorter = {one.prompt_tokens for one in answer.changes[0].inputs.efforts}
+    assert shorter == {40_960 - 4096 - 1024}
+    assert answer.suggestions == ("shorten the budgets: promptTokens to 35,840 (now 100,000)",)
+    assert [one.output_tokens for one in answer.changes[0].inputs.efforts] == [one.output_tokens for one in EFFORTS]
+    applied(answer)
+
+
+def test_budgets_of_which_none_alone_is_enough_are_cut_in_proportion() -> None:
+    answer = unfit(efforts=(effort(prompt=100_000, thinking=100_000, answer=100_000),))
+    (change,) = answer.changes
+    (cut,) = change.inputs.efforts
+    assert (
+        max(cut.prompt_tokens, cut.thinking_tokens, cut.answer_tokens)
+        - min(cut.prompt_tokens, cut.thinking_tokens, cut.answer_tokens)
+        <= 1
+    )
+    applied(answer)
+
+
+def test_a_shared_prefix_is_not_cut_with_the_prompt() -> None:
+    answer = unfit(efforts=(effort(prompt=39_000),), shared_prefix_tokens=38_000)
+    assert [one.prompt_tokens for change in answer.changes for one in change.inputs.efforts] == [38_000]
+    applied(answer)
+
+
+def test_a_stated_length_is_left_out_with_budgets_that_are_too_long() -> None:
+    answer = unfit(efforts=(effort(prompt=30_000, thinking=5000),), accelerator=custom_gpu(39), max_model_len=36_100)
+    texts = [text for text in answer.suggestions if "budgets:" in text]
+    assert texts
+    assert all(text.startswith("leave maxModelLen out and shorten the budgets") for text in texts)
+    assert not [text for text in answer.suggestions if text.startswith("set maxModelLen")]
+    applied(answer)
+
+
 def test_absurd_budgets_are_answered_the_same_way() -> None:
     answer = unfit(efforts=(effort(prompt=8192, thinking=10**12, answer=1024),))
     assert "1,000,000,009,216 tokens" in answer.what

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reasoningpool.sizing.budget_remedies import shorter_budgets
 from reasoningpool.sizing.concurrency import largest
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.frame import frame_of
@@ -13,7 +14,7 @@ from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
 from reasoningpool.sizing.kv_elements import is_16_bit
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, shortfall
-from reasoningpool.sizing.types import Change, Effort, KVCacheDType, SizingInput
+from reasoningpool.sizing.types import Change, KVCacheDType, SizingInput
 from reasoningpool.sizing.validate import validate
 
 _FP8_FROM: Final = (8, 9)  # Ada; below it the engine's kernels refuse e4m3
@@ -61,30 +62,31 @@ def _candidates(inputs: SizingInput) -> Iterator[Change]:
     """Single changes in the order of what they ask of the user."""
     yield from _explicit_limits(inputs)
     yield from _fp8(inputs)
-    budgets = tuple(_budgets(inputs))
-    yield from (change for change, kept in budgets if kept >= _KEPT_SHARE)
+    budgets = tuple(shorter_budgets(inputs, fits))
+    yield from (shorter.change for shorter in budgets if shorter.kept >= _KEPT_SHARE)
     yield from _utilization(inputs)
     yield from _pool(inputs)
     yield from _batch(inputs)
     yield from _ranks(inputs)
-    yield from (change for change, kept in budgets if kept < _KEPT_SHARE)
+    far = (shorter for shorter in budgets if shorter.kept < _KEPT_SHARE)
+    yield from (shorter.change for shorter in sorted(far, key=lambda shorter: -shorter.kept))
 
 
 def _combined(inputs: SizingInput) -> Iterator[Change]:
-    """Pairs, tried only when no single change fits."""
-    bases = [inputs, *(change.inputs for change in _fp8(inputs))]
-    for base in bases:
-        for ranks in _ranks(base):
-            texts = (_words(inputs, base), ranks.text)
-            yield Change(text=" and ".join(text for text in texts if text), inputs=ranks.inputs)
-            for budget, _ in _budgets(ranks.inputs):
-                yield Change(text=" and ".join(t for t in (*texts, budget.text) if t), inputs=budget.inputs)
-        for budget, _ in _budgets(base):
-            yield Change(text=" and ".join(t for t in (_words(inputs, base), budget.text) if t), inputs=budget.inputs)
+    """Two or three changes together, tried only when no single change fits."""
+    for base in (None, *_fp8(inputs)):
+        start = base.inputs if base else inputs
+        if base:
+            yield from (_both(base, ranks) for ranks in _ranks(start))
+            yield from (_both(base, shorter.change) for shorter in shorter_budgets(start, fits))
+        for ranks in _more_ranks(start):
+            for shorter in shorter_budgets(ranks.inputs, fits):
+                change = _both(ranks, shorter.change)
+                yield _both(base, change) if base else change
 
 
-def _words(inputs: SizingInput, base: SizingInput) -> str:
-    return "" if base.kv_cache_dtype == inputs.kv_cache_dtype else "set kvCacheDType to FP8"
+def _both(first: Change, second: Change) -> Change:
+    return Change(text=f"{first.text} and {second.text}", inputs=second.inputs)
 
 
 def _largest_fitting(change: Callable[[int], SizingInput], up_to: int) -> tuple[int, SizingInput] | None:
@@ -99,7 +101,7 @@ def _explicit_limits(inputs: SizingInput) -> Iterator[Change]:
         derived = replace(inputs, max_model_len=None)
         if fits(derived):
             yield Change(text="leave maxModelLen out; the budgets need less", inputs=derived)
-        elif found:
+        elif found and found[0] >= max(effort.prompt_tokens + effort.output_tokens for effort in inputs.efforts):
             yield Change(text=f"set maxModelLen to {found[0]:,}", inputs=found[1])
     if inputs.max_num_seqs is not None:
         found = _largest_fitting(lambda n: replace(inputs, max_num_seqs=n), inputs.max_num_seqs - 1)
@@ -115,46 +117,6 @@ def _fp8(inputs: SizingInput) -> Iterator[Change]:
             text="set kvCacheDType to FP8 (halves the KV bytes per token)",
             inputs=replace(inputs, kv_cache_dtype=KVCacheDType.FP8),
         )
-
-
-def _budgets(inputs: SizingInput) -> Iterator[tuple[Change, float]]:
-    """Every effort cut to one common length."""
-    if inputs.max_model_len is not None:
-        return
-    now = max(effort.prompt_tokens + effort.output_tokens for effort in inputs.efforts)
-    ceiling = min(now, 4 * inputs.geometry.native_context_tokens)
-    found = _largest_fitting(lambda n: replace(inputs, efforts=tuple(_cut(e, n) for e in inputs.efforts)), ceiling)
-    if found is None:
-        return
-    _, changed = found
-    pairs = tuple(zip(inputs.efforts, changed.efforts, strict=True))
-    parts = [text for before, after in pairs for text in _cut_words(before, after)]
-    if parts:
-        kept = min(after.output_tokens / before.output_tokens for before, after in pairs)
-        yield Change(text="shorten the budgets: " + ", ".join(parts), inputs=changed), kept
-
-
-def _cut(effort: Effort, length: int) -> Effort:
-    """The effort in at most `length` tokens: thinking gives way first, then prompt and answer in proportion."""
-    rest = effort.prompt_tokens + effort.answer_tokens
-    if rest + effort.thinking_tokens <= length:
-        return effort
-    if rest < length:
-        return replace(effort, thinking_tokens=length - rest)
-    answer = min(effort.answer_tokens, max(1, effort.answer_tokens * length // rest))
-    thinking = 0 if answer else 1
-    prompt = min(effort.prompt_tokens, max(1, length - answer - thinking))
-    return replace(effort, prompt_tokens=prompt, thinking_tokens=thinking, answer_tokens=answer)
-
-
-def _cut_words(before: Effort, after: Effort) -> Iterator[str]:
-    for name, old, new in (
-        ("thinkingTokens", before.thinking_tokens, after.thinking_tokens),
-        ("answerTokens", before.answer_tokens, after.answer_tokens),
-        ("promptTokens", before.prompt_tokens, after.prompt_tokens),
-    ):
-        if new < old:
-            yield f"{name} of effort {before.name!r} to {new:,} (now {old:,})"
 
 
 def _utilization(inputs: SizingInput) -> Iterator[Change]:
@@ -191,8 +153,13 @@ def _batch(inputs: SizingInput) -> Iterator[Change]:
 
 
 def _ranks(inputs: SizingInput) -> Iterator[Change]:
+    """The fewest GPUs that are enough."""
+    enough = next((change for change in _more_ranks(inputs) if fits(change.inputs)), None)
+    if enough is not None:
+        yield enough
+
+
+def _more_ranks(inputs: SizingInput) -> Iterator[Change]:
     for ranks in valid_tensor_parallel_sizes(inputs.geometry.num_attention_heads, _MAX_RANKS):
-        changed = replace(inputs, tensor_parallel_size=ranks)
-        if ranks > inputs.tensor_parallel_size and fits(changed):
-            yield Change(text=f"set perReplica to {ranks} GPUs", inputs=changed)
-            return
+        if ranks > inputs.tensor_parallel_size:
+            yield Change(text=f"set perReplica to {ranks} GPUs", inputs=replace(inputs, tensor_parallel_size=ranks))
