@@ -231,6 +231,19 @@ def test_a_shorter_prompt_is_one_value_and_the_longest_that_fits(base: SizingInp
 
 
 @LAW
+@given(inputs(), st.integers(10, 98))
+def test_a_higher_utilization_is_the_lowest_that_fits(base: SizingInput, percent: int) -> None:
+    answer = plan(replace(base, memory_utilization_permille=10 * percent))
+    if isinstance(answer, SizingPlan):
+        return
+    for change in answer.changes:
+        changed = change.inputs.memory_utilization_permille
+        if changed > 10 * percent:
+            below = replace(change.inputs, memory_utilization_permille=changed - 10)
+            assert isinstance(plan(below), DoesNotFit), change.text
+
+
+@LAW
 @given(st.sampled_from(sorted(GEOMETRIES)), st.sampled_from([1, 2]))
 def test_tensor_parallelism_splits_heads_and_replicates_latents(name: str, dtype_bytes: int) -> None:
     geometry = GEOMETRIES[name]

@@ -1,5 +1,6 @@
 """The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
 
+import re
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -389,6 +390,43 @@ def test_utilization_beyond_what_is_free() -> None:
     answer = unfit(memory_utilization_permille=1000)
     assert "more than is free on an idle GPU" in answer.what
     assert applied(answer).num_blocks > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"memory_utilization_permille": 400}, r"set memoryUtilizationPercent to (4\d)"),
+        ({"memory_utilization_permille": 1000}, r"set memoryUtilizationPercent to (92)"),
+        ({"kv_cache_memory_bytes": 400 * GIB}, r"set kvCacheMemory to (4[5-7]\d{3})Mi or less"),
+        ({"kv_cache_memory_bytes": GIB // 8}, r"set kvCacheMemory to (\d+)Mi or more"),
+        ({"max_num_batched_tokens": 1_048_576}, r"set maxNumBatchedTokens to (8,192)"),
+        ({"accelerator": custom_gpu(40), "max_num_batched_tokens": 131_072}, r"set maxNumBatchedTokens to (2,048)"),
+    ],
+)
+def test_the_nearest_value_is_named(changes: dict[str, Any], text: str) -> None:
+    answer = unfit(**changes)
+    assert [found for suggestion in answer.suggestions if (found := re.fullmatch(text, suggestion))], answer.suggestions
+    applied(answer)
+
+
+def test_a_batch_no_smaller_than_needed_where_the_default_is_too_large() -> None:
+    tight = {"accelerator": custom_gpu(70.5), "memory_utilization_permille": 500}
+    answer = unfit(**tight)
+    (change,) = [found for found in answer.changes if "maxNumBatchedTokens" in found.text]
+    tokens = change.inputs.max_num_batched_tokens
+    assert tokens is not None
+    assert 2048 <= tokens < 8192
+    unfit(**tight, max_num_batched_tokens=tokens + 1)
+
+
+@pytest.mark.parametrize("gib", [1, 2, 4])
+def test_a_tiny_gpu_is_told_what_is_needed_in_all(gib: int) -> None:
+    answer = unfit(accelerator=custom_gpu(gib))
+    assert answer.needed_bytes > 32 * GIB
+    assert answer.available_bytes < gib * GIB
+    assert not answer.changes
+    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed in all", answer.suggestions[0])
+    assert float(needed) == pytest.approx(answer.needed_bytes / GIB, abs=0.01)
 
 
 def test_an_explicit_number_of_sequences_that_takes_the_pool() -> None:

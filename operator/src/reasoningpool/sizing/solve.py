@@ -57,8 +57,9 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
     shares = frame.memory(sequences)
     one = frame.one_request_blocks * frame.layout.bytes_per_block
     total = inputs.accelerator.memory_bytes
+    needed = frame.needed_bytes(sequences)
     if total is not None:
-        over = _over_device(frame, shares, total)
+        over = _over_device(frame, shares, total, needed)
         if over is not None:
             return over
     if frame.blocks(sequences) >= frame.one_request_blocks:
@@ -73,7 +74,7 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
         if shares.pool > 0
         else "the weights and the engine's own memory leave nothing for KV"
     )
-    return Shortfall(what=what, needed_bytes=shares.beside_kv + one, available_bytes=shares.requested, frame=frame)
+    return Shortfall(what=what, needed_bytes=needed, available_bytes=shares.requested, frame=frame)
 
 
 def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfall | None:
@@ -89,7 +90,7 @@ def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfal
     )
 
 
-def _over_device(frame: Frame, shares: MemoryShares, total: int) -> Shortfall | None:
+def _over_device(frame: Frame, shares: MemoryShares, total: int, in_all: int) -> Shortfall | None:
     free = free_bytes(total)
     stated = frame.inputs.kv_cache_memory_bytes
     if stated is not None:
@@ -98,6 +99,8 @@ def _over_device(frame: Frame, shares: MemoryShares, total: int) -> Shortfall | 
     else:
         needed = shares.requested
         what = "the memory utilization asks for more than is free on an idle GPU (the driver keeps some)"
+        if needed > free and in_all > free:  # a lower utilization would not help
+            needed, what = in_all, "one request with the weights and the engine's own memory exceeds the GPU's memory"
     return Shortfall(what=what, needed_bytes=needed, available_bytes=free, frame=frame) if needed > free else None
 
 
