@@ -204,8 +204,8 @@ def test_what_is_suggested_really_fits(base: SizingInput, explicit: int) -> None
     answer = plan(base)
     if isinstance(answer, SizingPlan):
         return
-    assert answer.missing_bytes > 0
-    assert answer.available_bytes >= 0
+    assert answer.missing > 0
+    assert answer.available >= 0
     assert answer.suggestions
     for change in answer.changes:
         assert change.inputs != base
@@ -348,5 +348,5 @@ def assert_no_negative_figure(answer: SizingPlan | DoesNotFit) -> None:
         if isinstance(value, (int, float)):
             assert value >= 0, field.name
     if isinstance(answer, DoesNotFit):
-        assert answer.missing_bytes > 0
+        assert answer.missing > 0
     assert not [step for step in answer.steps if step.value.startswith("-")]

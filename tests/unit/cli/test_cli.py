@@ -73,7 +73,13 @@ def test_the_prompt_that_is_named_fits_once_written_and_one_token_more_does_not(
     ])  # fmt: skip
     result = run("explain", "-o", "json", written(tmp_path, body))
     assert result.exit_code == 3
-    (text,) = json.loads(result.stdout)["tiers"][0]["doesNotFit"]["suggestions"]
+    answer = json.loads(result.stdout)["tiers"][0]["doesNotFit"]
+    assert (answer["neededTokens"], answer["availableTokens"], answer["missingTokens"]) == (118_464, 40_960, 77_504)
+    assert not [key for key in answer if key.endswith("Bytes")]
+    table = " ".join(run("explain", written(tmp_path, body)).stdout.split())
+    assert "needed 118,464 tokens, available 40,960 tokens, missing 77,504 tokens; shorten" in table
+    assert "GiB" not in table
+    (text,) = answer["suggestions"]
     (named,) = re.findall(r"^shorten the budgets: promptTokens to ([\d,]+) \(now 100,000\)$", text)
     tokens = int(named.replace(",", ""))
     assert run("explain", written(tmp_path, changed(body, "spec.tiers.0.promptTokens", tokens))).exit_code == 0

@@ -10,6 +10,7 @@ import pytest
 from reasoningpool.sizing import (
     ConcurrencyPolicy,
     DoesNotFit,
+    FitUnit,
     Geometry,
     GeometryError,
     KVCacheDType,
@@ -300,7 +301,11 @@ def test_budgets_beyond_the_native_context_say_by_how_much() -> None:
     answer = unfit(efforts=(effort(prompt=30_000, thinking=20_000, answer=1000),))
     assert "effort 'high' needs 51,000 tokens" in answer.what
     assert "native context is 40,960, 10,040 too few" in answer.what
-    assert answer.missing_bytes == 10_040 * 131_072
+    assert (answer.unit, answer.needed, answer.available, answer.missing) == (FitUnit.TOKENS, 51_000, 40_960, 10_040)
+    shown = {step.name: step.value for step in answer.steps}
+    assert (shown["needed"], shown["available"], shown["missing"]) == (
+        "51,000 tokens", "40,960 tokens", "10,040 tokens",
+    )  # fmt: skip
     assert answer.suggestions[0] == "shorten the budgets: thinkingTokens of effort 'high' to 9,960 (now 20,000)"
     assert applied(answer).max_model_len == 40_960
 
@@ -351,7 +356,7 @@ def test_absurd_budgets_are_answered_the_same_way() -> None:
 def test_weights_larger_than_the_gpu_ask_for_more_gpus() -> None:
     answer = unfit(geometry=geometry("meta-llama/Llama-3.3-70B-Instruct"))
     assert "leave nothing for KV" in answer.what
-    assert answer.needed_bytes > answer.available_bytes > 0
+    assert answer.needed > answer.available > 0
     assert answer.suggestions[0] == "set perReplica to 4 GPUs" or "2 GPUs" in answer.suggestions[0]
     assert applied(answer).tensor_parallel_size > 1
 
@@ -373,7 +378,7 @@ def test_fp8_is_not_suggested_below_compute_capability_8_9() -> None:
 def test_a_pool_too_small_names_the_pool_that_is_enough() -> None:
     answer = unfit(**(CPU_TIER | {"kv_cache_memory_bytes": 512 << 10}))
     assert "the stated KV pool cannot hold one request of 768 tokens" in answer.what
-    assert answer.available_bytes == 512 << 10
+    assert answer.available == 512 << 10
     enough = [change for change in answer.changes if "kvCacheMemory" in change.text]
     assert enough[0].text == "set kvCacheMemory to 1Mi or more"
     assert isinstance(plan(enough[0].inputs), SizingPlan)
@@ -382,7 +387,7 @@ def test_a_pool_too_small_names_the_pool_that_is_enough() -> None:
 
 def test_utilization_that_leaves_nothing() -> None:
     answer = unfit(memory_utilization_permille=10)
-    assert answer.available_bytes < GIB
+    assert answer.available < GIB
     assert applied(answer).max_num_seqs >= 1
 
 
@@ -422,11 +427,11 @@ def test_a_batch_no_smaller_than_needed_where_the_default_is_too_large() -> None
 @pytest.mark.parametrize("gib", [1, 2, 4])
 def test_a_tiny_gpu_is_told_what_is_needed_in_all(gib: int) -> None:
     answer = unfit(accelerator=custom_gpu(gib))
-    assert answer.needed_bytes > 32 * GIB
-    assert answer.available_bytes < gib * GIB
+    assert answer.needed > 32 * GIB
+    assert answer.available < gib * GIB
     assert not answer.changes
     (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed in all", answer.suggestions[0])
-    assert float(needed) == pytest.approx(answer.needed_bytes / GIB, abs=0.01)
+    assert float(needed) == pytest.approx(answer.needed / GIB, abs=0.01)
 
 
 def test_an_explicit_number_of_sequences_that_takes_the_pool() -> None:
