@@ -204,12 +204,43 @@ def test_what_is_suggested_really_fits(base: SizingInput, explicit: int) -> None
     answer = plan(base)
     if isinstance(answer, SizingPlan):
         return
-    assert answer.missing_bytes > 0
-    assert answer.available_bytes >= 0
+    assert answer.missing > 0
+    assert answer.available >= 0
     assert answer.suggestions
     for change in answer.changes:
         assert change.inputs != base
         assert isinstance(plan(change.inputs), SizingPlan), change.text
+        thinking = [[e.thinking_tokens > 0 for e in given.efforts] for given in (base, change.inputs)]
+        assert thinking[0] == thinking[1], change.text
+
+
+@LAW
+@given(inputs(tiers=efforts(largest=60_000)), st.integers(1, 60_000))
+def test_a_shorter_prompt_is_one_value_and_the_longest_that_fits(base: SizingInput, prompt: int) -> None:
+    base = replace(base, efforts=tuple(replace(e, prompt_tokens=prompt) for e in base.efforts))
+    answer = plan(base)
+    if isinstance(answer, SizingPlan):
+        return
+    for change in answer.changes:
+        found = change.inputs.efforts
+        (shorter,) = {e.prompt_tokens for e in found}
+        alone = [e.output_tokens for e in found] == [e.output_tokens for e in base.efforts]
+        if shorter < prompt and alone:
+            longer = tuple(replace(e, prompt_tokens=shorter + 1) for e in found)
+            assert isinstance(plan(replace(change.inputs, efforts=longer)), DoesNotFit), change.text
+
+
+@LAW
+@given(inputs(), st.integers(10, 98))
+def test_a_higher_utilization_is_the_lowest_that_fits(base: SizingInput, percent: int) -> None:
+    answer = plan(replace(base, memory_utilization_permille=10 * percent))
+    if isinstance(answer, SizingPlan):
+        return
+    for change in answer.changes:
+        changed = change.inputs.memory_utilization_permille
+        if changed > 10 * percent:
+            below = replace(change.inputs, memory_utilization_permille=changed - 10)
+            assert isinstance(plan(below), DoesNotFit), change.text
 
 
 @LAW
@@ -317,5 +348,5 @@ def assert_no_negative_figure(answer: SizingPlan | DoesNotFit) -> None:
         if isinstance(value, (int, float)):
             assert value >= 0, field.name
     if isinstance(answer, DoesNotFit):
-        assert answer.missing_bytes > 0
+        assert answer.missing > 0
     assert not [step for step in answer.steps if step.value.startswith("-")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,29 @@ def test_does_not_fit_says_numbers_and_the_nearest_change_and_exits_with_3(tmp_p
     for word in ("needed", "available", "missing"):
         assert word in result.stdout
     assert run("render", path).exit_code == 3
+
+
+def test_the_prompt_that_is_named_fits_once_written_and_one_token_more_does_not(tmp_path: Path) -> None:
+    efforts = [
+        {"name": "low", "thinkingTokens": 1024, "answerTokens": 512},
+        {"name": "high", "thinkingTokens": 16_384, "answerTokens": 2048},
+    ]
+    body = pool(model={"id": "Qwen/Qwen3-32B-FP8"}, accelerator={"product": "H100-SXM-80GB"}, tiers=[
+        tier(promptTokens=100_000, efforts=efforts)
+    ])  # fmt: skip
+    result = run("explain", "-o", "json", written(tmp_path, body))
+    assert result.exit_code == 3
+    answer = json.loads(result.stdout)["tiers"][0]["doesNotFit"]
+    assert (answer["neededTokens"], answer["availableTokens"], answer["missingTokens"]) == (118_464, 40_960, 77_504)
+    assert not [key for key in answer if key.endswith("Bytes")]
+    table = " ".join(run("explain", written(tmp_path, body)).stdout.split())
+    assert "needed 118,464 tokens, available 40,960 tokens, missing 77,504 tokens; shorten" in table
+    assert "GiB" not in table
+    (text,) = answer["suggestions"]
+    (named,) = re.findall(r"^shorten the budgets: promptTokens to ([\d,]+) \(now 100,000\)$", text)
+    tokens = int(named.replace(",", ""))
+    assert run("explain", written(tmp_path, changed(body, "spec.tiers.0.promptTokens", tokens))).exit_code == 0
+    assert run("explain", written(tmp_path, changed(body, "spec.tiers.0.promptTokens", tokens + 1))).exit_code == 3
 
 
 @pytest.mark.parametrize(

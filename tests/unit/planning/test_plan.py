@@ -170,6 +170,16 @@ def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> No
     assert "missing" in sized["message"]
 
 
+def test_budgets_beyond_the_native_context_are_said_in_tokens_not_memory() -> None:
+    world = ready_world(pool(tiers=[tier()]), "p-reasoning")
+    world.edit(changed(world.pool, "spec.tiers.0.promptTokens", 1_000_000))
+    world.step()
+    message = condition(world.pool["status"], "Sized")["message"]
+    assert " tokens, missing " in message
+    assert "GiB" not in message
+    assert "per device" not in message
+
+
 def test_suspend_changes_and_removes_nothing_but_status() -> None:
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     world.edit(pool(suspend=True, tiers=[tier(maxNumSeqs=3)]))

@@ -45,7 +45,7 @@ def test_pool_in_other_blocks_counts_by_its_tokens() -> None:
 def test_pool_too_small_for_one_request_does_not_fit() -> None:
     answer = measured(SMALL, 4, 128)
     assert isinstance(answer, DoesNotFit)
-    assert answer.missing_bytes > 0
+    assert answer.missing > 0
 
 
 @pytest.mark.parametrize(("blocks", "size"), [(0, 16), (-1, 16), (16, 0)])

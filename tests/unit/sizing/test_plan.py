@@ -1,5 +1,6 @@
 """The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
 
+import re
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from reasoningpool.sizing import (
     ConcurrencyPolicy,
     DoesNotFit,
+    FitUnit,
     Geometry,
     GeometryError,
     KVCacheDType,
@@ -299,9 +301,50 @@ def test_budgets_beyond_the_native_context_say_by_how_much() -> None:
     answer = unfit(efforts=(effort(prompt=30_000, thinking=20_000, answer=1000),))
     assert "effort 'high' needs 51,000 tokens" in answer.what
     assert "native context is 40,960, 10,040 too few" in answer.what
-    assert answer.missing_bytes == 10_040 * 131_072
+    assert (answer.unit, answer.needed, answer.available, answer.missing) == (FitUnit.TOKENS, 51_000, 40_960, 10_040)
+    shown = {step.name: step.value for step in answer.steps}
+    assert (shown["needed"], shown["available"], shown["missing"]) == (
+        "51,000 tokens", "40,960 tokens", "10,040 tokens",
+    )  # fmt: skip
     assert answer.suggestions[0] == "shorten the budgets: thinkingTokens of effort 'high' to 9,960 (now 20,000)"
     assert applied(answer).max_model_len == 40_960
+
+
+def test_a_long_prompt_gives_way_with_one_value_for_all_efforts_and_thinking_stays() -> None:
+    efforts = tuple(replace(one, prompt_tokens=100_000) for one in EFFORTS)
+    answer = unfit(efforts=efforts)
+    shorter = {one.prompt_tokens for one in answer.changes[0].inputs.efforts}
+    assert shorter == {40_960 - 4096 - 1024}
+    assert answer.suggestions == ("shorten the budgets: promptTokens to 35,840 (now 100,000)",)
+    assert [one.output_tokens for one in answer.changes[0].inputs.efforts] == [one.output_tokens for one in EFFORTS]
+    applied(answer)
+
+
+def test_budgets_of_which_none_alone_is_enough_are_cut_in_proportion() -> None:
+    answer = unfit(efforts=(effort(prompt=100_000, thinking=100_000, answer=100_000),))
+    (change,) = answer.changes
+    (cut,) = change.inputs.efforts
+    assert (
+        max(cut.prompt_tokens, cut.thinking_tokens, cut.answer_tokens)
+        - min(cut.prompt_tokens, cut.thinking_tokens, cut.answer_tokens)
+        <= 1
+    )
+    applied(answer)
+
+
+def test_a_shared_prefix_is_not_cut_with_the_prompt() -> None:
+    answer = unfit(efforts=(effort(prompt=39_000),), shared_prefix_tokens=38_000)
+    assert [one.prompt_tokens for change in answer.changes for one in change.inputs.efforts] == [38_000]
+    applied(answer)
+
+
+def test_a_stated_length_is_left_out_with_budgets_that_are_too_long() -> None:
+    answer = unfit(efforts=(effort(prompt=30_000, thinking=5000),), accelerator=custom_gpu(39), max_model_len=36_100)
+    texts = [text for text in answer.suggestions if "budgets:" in text]
+    assert texts
+    assert all(text.startswith("leave maxModelLen out and shorten the budgets") for text in texts)
+    assert not [text for text in answer.suggestions if text.startswith("set maxModelLen")]
+    applied(answer)
 
 
 def test_absurd_budgets_are_answered_the_same_way() -> None:
@@ -313,7 +356,7 @@ def test_absurd_budgets_are_answered_the_same_way() -> None:
 def test_weights_larger_than_the_gpu_ask_for_more_gpus() -> None:
     answer = unfit(geometry=geometry("meta-llama/Llama-3.3-70B-Instruct"))
     assert "leave nothing for KV" in answer.what
-    assert answer.needed_bytes > answer.available_bytes > 0
+    assert answer.needed > answer.available > 0
     assert answer.suggestions[0] == "set perReplica to 4 GPUs" or "2 GPUs" in answer.suggestions[0]
     assert applied(answer).tensor_parallel_size > 1
 
@@ -335,7 +378,7 @@ def test_fp8_is_not_suggested_below_compute_capability_8_9() -> None:
 def test_a_pool_too_small_names_the_pool_that_is_enough() -> None:
     answer = unfit(**(CPU_TIER | {"kv_cache_memory_bytes": 512 << 10}))
     assert "the stated KV pool cannot hold one request of 768 tokens" in answer.what
-    assert answer.available_bytes == 512 << 10
+    assert answer.available == 512 << 10
     enough = [change for change in answer.changes if "kvCacheMemory" in change.text]
     assert enough[0].text == "set kvCacheMemory to 1Mi or more"
     assert isinstance(plan(enough[0].inputs), SizingPlan)
@@ -344,7 +387,7 @@ def test_a_pool_too_small_names_the_pool_that_is_enough() -> None:
 
 def test_utilization_that_leaves_nothing() -> None:
     answer = unfit(memory_utilization_permille=10)
-    assert answer.available_bytes < GIB
+    assert answer.available < GIB
     assert applied(answer).max_num_seqs >= 1
 
 
@@ -352,6 +395,43 @@ def test_utilization_beyond_what_is_free() -> None:
     answer = unfit(memory_utilization_permille=1000)
     assert "more than is free on an idle GPU" in answer.what
     assert applied(answer).num_blocks > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"memory_utilization_permille": 400}, r"set memoryUtilizationPercent to (4\d)"),
+        ({"memory_utilization_permille": 1000}, r"set memoryUtilizationPercent to (92)"),
+        ({"kv_cache_memory_bytes": 400 * GIB}, r"set kvCacheMemory to (4[5-7]\d{3})Mi or less"),
+        ({"kv_cache_memory_bytes": GIB // 8}, r"set kvCacheMemory to (\d+)Mi or more"),
+        ({"max_num_batched_tokens": 1_048_576}, r"set maxNumBatchedTokens to (8,192)"),
+        ({"accelerator": custom_gpu(40), "max_num_batched_tokens": 131_072}, r"set maxNumBatchedTokens to (2,048)"),
+    ],
+)
+def test_the_nearest_value_is_named(changes: dict[str, Any], text: str) -> None:
+    answer = unfit(**changes)
+    assert [found for suggestion in answer.suggestions if (found := re.fullmatch(text, suggestion))], answer.suggestions
+    applied(answer)
+
+
+def test_a_batch_no_smaller_than_needed_where_the_default_is_too_large() -> None:
+    tight = {"accelerator": custom_gpu(70.5), "memory_utilization_permille": 500}
+    answer = unfit(**tight)
+    (change,) = [found for found in answer.changes if "maxNumBatchedTokens" in found.text]
+    tokens = change.inputs.max_num_batched_tokens
+    assert tokens is not None
+    assert 2048 <= tokens < 8192
+    unfit(**tight, max_num_batched_tokens=tokens + 1)
+
+
+@pytest.mark.parametrize("gib", [1, 2, 4])
+def test_a_tiny_gpu_is_told_what_is_needed_in_all(gib: int) -> None:
+    answer = unfit(accelerator=custom_gpu(gib))
+    assert answer.needed > 32 * GIB
+    assert answer.available < gib * GIB
+    assert not answer.changes
+    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed in all", answer.suggestions[0])
+    assert float(needed) == pytest.approx(answer.needed / GIB, abs=0.01)
 
 
 def test_an_explicit_number_of_sequences_that_takes_the_pool() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from reasoningpool.api.text import printable
 from reasoningpool.cli.curve import curve_json, curve_text
+from reasoningpool.cli.shortfall import shortfall_json
 from reasoningpool.planning.offline import OfflineTier
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.planning.status import sizing_status
@@ -33,13 +34,7 @@ def _tier_json(tier: OfflineTier) -> dict[str, Any]:
     if isinstance(answer, SizingPlan):
         entry["sizing"] = sizing_status(answer).model_dump(by_alias=True, mode="json")
     else:
-        entry["doesNotFit"] = {
-            "what": answer.what,
-            "neededBytes": answer.needed_bytes,
-            "availableBytes": answer.available_bytes,
-            "missingBytes": answer.missing_bytes,
-            "suggestions": list(answer.suggestions),
-        }
+        entry["doesNotFit"] = shortfall_json(answer)
     return entry | {
         "steps": [{"name": step.name, "value": step.value, "formula": step.formula} for step in answer.steps],
         "warnings": list(tier.warnings),

@@ -11,6 +11,7 @@ from reasoningpool.capacity.plan import EffortTimes, Percentiles, TierCapacity
 from reasoningpool.capacity.replicas import FIRST_ANSWER, MOST_REPLICAS, MOST_UTILIZATION, PER_TOKEN, Objective
 from reasoningpool.cli.curve import curve_json, curve_text
 from reasoningpool.cli.plan_pools import PlannedPool, PlannedTier
+from reasoningpool.cli.shortfall import shortfall_json
 from reasoningpool.planning.outcome import fit_message
 from reasoningpool.sizing import DoesNotFit, Effort, SizingPlan, TokenQuantiles
 
@@ -39,14 +40,7 @@ def _tier_json(planned: PlannedTier) -> dict[str, Any]:
     head = {"name": planned.tier.name, "source": planned.source, "requests": planned.requests.runs}
     tail = {"assumptions": _assumptions(planned), "warnings": list(planned.warnings)}
     if isinstance(answer, DoesNotFit):
-        shortfall = {
-            "what": answer.what,
-            "neededBytes": answer.needed_bytes,
-            "availableBytes": answer.available_bytes,
-            "missingBytes": answer.missing_bytes,
-            "suggestions": list(answer.suggestions),
-        }
-        return head | {"doesNotFit": shortfall} | tail
+        return head | {"doesNotFit": shortfall_json(answer)} | tail
     body = {
         "ratePerSecond": _rounded(answer.rate),
         "replicas": answer.answer.replicas,

@@ -27,8 +27,8 @@ from reasoningpool.render import (
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import written_path
-from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan
-from reasoningpool.sizing.units import human_bytes
+from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
+from reasoningpool.sizing.units import fit_figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +155,10 @@ def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Man
 
 
 def fit_message(answer: DoesNotFit) -> str:
-    """A "does not fit" in one line: needed, available, missing, and what would fit."""
-    numbers = (
-        f"needed {human_bytes(answer.needed_bytes)}, available {human_bytes(answer.available_bytes)},"
-        f" missing {human_bytes(answer.missing_bytes)} per device"
+    """A "does not fit" in one line: needed, available, missing, and what would fit. Tokens are of no device."""
+    needed, available, missing = (
+        fit_figure(value, answer.unit) for value in (answer.needed, answer.available, answer.missing)
     )
+    where = " per device" if answer.unit is FitUnit.BYTES else ""
+    numbers = f"needed {needed}, available {available}, missing {missing}{where}"
     return f"{answer.what}: {numbers}" + (f"; {'; or '.join(answer.suggestions)}" if answer.suggestions else "")

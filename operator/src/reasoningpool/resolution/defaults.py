@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from reasoningpool.api.pod_placement import TaintEffect, Toleration, TolerationOperator
+from reasoningpool.sizing.constants import DEFAULT_UTILIZATION_PERCENT
 
 # The stock image of the newest version whose arguments and KV planner the project is tested against.
 ENGINE_IMAGE: Final = "vllm/vllm-openai:v0.33.0"
-# vLLM's own default of --gpu-memory-utilization since 0.21.
-MEMORY_UTILIZATION_PERCENT: Final = 92
+MEMORY_UTILIZATION_PERCENT: Final = DEFAULT_UTILIZATION_PERCENT
 PREEMPTION_RISK_PERMILLE: Final = 10
 # Seconds between the end of routing and SIGTERM: endpoint changes reach every proxy within a few seconds.
 PRE_STOP_SECONDS: Final = 10

@@ -153,6 +153,7 @@ STARTUP_FIXED_S: Final = 300  # imports, compilation, graph capture
 STARTUP_FLOOR_S: Final = 600
 
 # vLLM 0.33's own defaults by device class (engine/arg_utils.py), API server usage.
+DEFAULT_UTILIZATION_PERCENT: Final = 92  # vLLM's own --gpu-memory-utilization since 0.21
 BATCHED_TOKENS_LARGEST: Final = 16_384  # from 160 GiB
 BATCHED_TOKENS_LARGE: Final = 8_192  # from 70 GiB, not Ampere
 BATCHED_TOKENS_OTHER: Final = 2_048  # also the CPU, times the world size

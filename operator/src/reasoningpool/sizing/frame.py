@@ -86,6 +86,10 @@ class Frame:
         steady = self.largest_blocks + self.layout.transient_blocks(self.max_model_len, self.batched_tokens)
         return 1 + max(self.layout.planner_blocks(self.max_model_len, self.batched_tokens), steady)
 
+    def needed_bytes(self, sequences: int) -> int:
+        """Memory of one GPU for everything: weights, the engine's own, and the KV of one request."""
+        return self.memory(sequences).beside_kv + self.one_request_blocks * self.layout.bytes_per_block
+
 
 def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
     """Everything up to the number of sequences; the second value is the effort that is longer than the model allows."""

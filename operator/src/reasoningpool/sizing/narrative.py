@@ -9,8 +9,8 @@ from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, Solution
-from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, Step
-from reasoningpool.sizing.units import counted, human_bytes
+from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, Step
+from reasoningpool.sizing.units import counted, fit_figure, human_bytes
 from reasoningpool.sizing.waste import block_size_advice
 
 _LOW_HEADROOM_BYTES = c.GIB
@@ -68,15 +68,13 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
 
 def shortfall_steps(short: Shortfall) -> tuple[Step, ...]:
     """The steps as far as they go."""
+    missing, of = max(0, short.needed - short.available), short.unit
+    where = "per GPU" if of is FitUnit.BYTES else "the model's native context"
     return (
         *_kv_steps(short.frame),
-        Step(name="needed", value=gib(short.needed_bytes), formula=short.what),
-        Step(name="available", value=gib(short.available_bytes), formula="per GPU"),
-        Step(
-            name="missing",
-            value=gib(max(0, short.needed_bytes - short.available_bytes)),
-            formula="needed - available",
-        ),
+        Step(name="needed", value=fit_figure(short.needed, of), formula=short.what),
+        Step(name="available", value=fit_figure(short.available, of), formula=where),
+        Step(name="missing", value=fit_figure(missing, of), formula="needed - available"),
     )
 
 

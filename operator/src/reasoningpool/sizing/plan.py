@@ -25,8 +25,9 @@ def plan(inputs: SizingInput) -> SizingPlan | DoesNotFit:
         changes = remedies(inputs, result)
         return DoesNotFit(
             what=result.what,
-            needed_bytes=result.needed_bytes,
-            available_bytes=result.available_bytes,
+            unit=result.unit,
+            needed=result.needed,
+            available=result.available,
             suggestions=changes.texts,
             steps=shortfall_steps(result),
             warnings=(),

@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reasoningpool.sizing import constants as c
+from reasoningpool.sizing.blocks import ceil_div
+from reasoningpool.sizing.budget_remedies import shorter_budgets
 from reasoningpool.sizing.concurrency import largest
 from reasoningpool.sizing.errors import SizingError
 from reasoningpool.sizing.frame import frame_of
 from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
 from reasoningpool.sizing.kv_elements import is_16_bit
+from reasoningpool.sizing.limits import default_batched_tokens
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, shortfall
-from reasoningpool.sizing.types import Change, Effort, KVCacheDType, SizingInput
+from reasoningpool.sizing.types import Change, KVCacheDType, SizingInput
+from reasoningpool.sizing.units import human_bytes
 from reasoningpool.sizing.validate import validate
 
 _FP8_FROM: Final = (8, 9)  # Ada; below it the engine's kernels refuse e4m3
 _MAX_RANKS: Final = 16
-_SMALL_BATCH: Final = 2_048
-_UTILIZATION_CEILING: Final = 950
+_MIB: Final = 1 << 20
+_LEAST_PERCENT: Final = 10  # the resource takes no less
+_MOST_PERCENT: Final = 95
 _KEPT_SHARE: Final = 0.5  # a budget cut to less than this is further away than another GPU
 
 
@@ -39,10 +45,12 @@ def remedies(inputs: SizingInput, short: Shortfall) -> Remedies:
     combined = next((change for change in _combined(inputs) if fits(change.inputs)), None)
     if combined is not None:
         return Remedies((combined,), (combined.text,))
-    gib = short.needed_bytes / (1 << 30)
+    product, memory = inputs.accelerator.product, short.frame.memory(inputs.max_num_seqs or 1)
+    needed = short.frame.needed_bytes(inputs.max_num_seqs or 1)
     text = (
-        f"no single change fits on {inputs.accelerator.product}: {gib:,.1f} GiB per GPU are needed with these "
-        "settings; take an accelerator with more memory, a quantized checkpoint or a smaller model"
+        f"no single change fits on {product}: {human_bytes(needed)} per GPU are needed in all with these settings, "
+        f"{human_bytes(memory.weights)} of that for weights; take an accelerator with more memory, a quantized "
+        "checkpoint or a smaller model"
     )
     return Remedies((), (text,))
 
@@ -61,30 +69,31 @@ def _candidates(inputs: SizingInput) -> Iterator[Change]:
     """Single changes in the order of what they ask of the user."""
     yield from _explicit_limits(inputs)
     yield from _fp8(inputs)
-    budgets = tuple(_budgets(inputs))
-    yield from (change for change, kept in budgets if kept >= _KEPT_SHARE)
+    budgets = tuple(shorter_budgets(inputs, fits))
+    yield from (shorter.change for shorter in budgets if shorter.kept >= _KEPT_SHARE)
     yield from _utilization(inputs)
     yield from _pool(inputs)
     yield from _batch(inputs)
     yield from _ranks(inputs)
-    yield from (change for change, kept in budgets if kept < _KEPT_SHARE)
+    far = (shorter for shorter in budgets if shorter.kept < _KEPT_SHARE)
+    yield from (shorter.change for shorter in sorted(far, key=lambda shorter: -shorter.kept))
 
 
 def _combined(inputs: SizingInput) -> Iterator[Change]:
-    """Pairs, tried only when no single change fits."""
-    bases = [inputs, *(change.inputs for change in _fp8(inputs))]
-    for base in bases:
-        for ranks in _ranks(base):
-            texts = (_words(inputs, base), ranks.text)
-            yield Change(text=" and ".join(text for text in texts if text), inputs=ranks.inputs)
-            for budget, _ in _budgets(ranks.inputs):
-                yield Change(text=" and ".join(t for t in (*texts, budget.text) if t), inputs=budget.inputs)
-        for budget, _ in _budgets(base):
-            yield Change(text=" and ".join(t for t in (_words(inputs, base), budget.text) if t), inputs=budget.inputs)
+    """Two or three changes together, tried only when no single change fits."""
+    for base in (None, *_fp8(inputs)):
+        start = base.inputs if base else inputs
+        if base:
+            yield from (_both(base, ranks) for ranks in _ranks(start))
+            yield from (_both(base, shorter.change) for shorter in shorter_budgets(start, fits))
+        for ranks in _more_ranks(start):
+            for shorter in shorter_budgets(ranks.inputs, fits):
+                change = _both(ranks, shorter.change)
+                yield _both(base, change) if base else change
 
 
-def _words(inputs: SizingInput, base: SizingInput) -> str:
-    return "" if base.kv_cache_dtype == inputs.kv_cache_dtype else "set kvCacheDType to FP8"
+def _both(first: Change, second: Change) -> Change:
+    return Change(text=f"{first.text} and {second.text}", inputs=second.inputs)
 
 
 def _largest_fitting(change: Callable[[int], SizingInput], up_to: int) -> tuple[int, SizingInput] | None:
@@ -99,7 +108,7 @@ def _explicit_limits(inputs: SizingInput) -> Iterator[Change]:
         derived = replace(inputs, max_model_len=None)
         if fits(derived):
             yield Change(text="leave maxModelLen out; the budgets need less", inputs=derived)
-        elif found:
+        elif found and found[0] >= max(effort.prompt_tokens + effort.output_tokens for effort in inputs.efforts):
             yield Change(text=f"set maxModelLen to {found[0]:,}", inputs=found[1])
     if inputs.max_num_seqs is not None:
         found = _largest_fitting(lambda n: replace(inputs, max_num_seqs=n), inputs.max_num_seqs - 1)
@@ -117,82 +126,70 @@ def _fp8(inputs: SizingInput) -> Iterator[Change]:
         )
 
 
-def _budgets(inputs: SizingInput) -> Iterator[tuple[Change, float]]:
-    """Every effort cut to one common length."""
-    if inputs.max_model_len is not None:
-        return
-    now = max(effort.prompt_tokens + effort.output_tokens for effort in inputs.efforts)
-    ceiling = min(now, 4 * inputs.geometry.native_context_tokens)
-    found = _largest_fitting(lambda n: replace(inputs, efforts=tuple(_cut(e, n) for e in inputs.efforts)), ceiling)
-    if found is None:
-        return
-    _, changed = found
-    pairs = tuple(zip(inputs.efforts, changed.efforts, strict=True))
-    parts = [text for before, after in pairs for text in _cut_words(before, after)]
-    if parts:
-        kept = min(after.output_tokens / before.output_tokens for before, after in pairs)
-        yield Change(text="shorten the budgets: " + ", ".join(parts), inputs=changed), kept
-
-
-def _cut(effort: Effort, length: int) -> Effort:
-    """The effort in at most `length` tokens: thinking gives way first, then prompt and answer in proportion."""
-    rest = effort.prompt_tokens + effort.answer_tokens
-    if rest + effort.thinking_tokens <= length:
-        return effort
-    if rest < length:
-        return replace(effort, thinking_tokens=length - rest)
-    answer = min(effort.answer_tokens, max(1, effort.answer_tokens * length // rest))
-    thinking = 0 if answer else 1
-    prompt = min(effort.prompt_tokens, max(1, length - answer - thinking))
-    return replace(effort, prompt_tokens=prompt, thinking_tokens=thinking, answer_tokens=answer)
-
-
-def _cut_words(before: Effort, after: Effort) -> Iterator[str]:
-    for name, old, new in (
-        ("thinkingTokens", before.thinking_tokens, after.thinking_tokens),
-        ("answerTokens", before.answer_tokens, after.answer_tokens),
-        ("promptTokens", before.prompt_tokens, after.prompt_tokens),
-    ):
-        if new < old:
-            yield f"{name} of effort {before.name!r} to {new:,} (now {old:,})"
-
-
 def _utilization(inputs: SizingInput) -> Iterator[Change]:
+    """The smallest percent that fits, above the stated one or from the engine's default on, whichever is lower."""
     total = inputs.accelerator.memory_bytes
     if total is None or inputs.kv_cache_memory_bytes is not None:
         return
-    ceiling = min(_UTILIZATION_CEILING, free_bytes(total) * 1000 // total)
-    target = ceiling // 10 * 10
-    if target > 0 and target != inputs.memory_utilization_permille:
-        yield Change(
-            text=f"set memoryUtilizationPercent to {target // 10}",
-            inputs=replace(inputs, memory_utilization_permille=target),
-        )
+    stated = inputs.memory_utilization_permille // 10
+
+    def changed(percent: int) -> SizingInput:
+        return replace(inputs, memory_utilization_permille=10 * percent)
+
+    highest = min(_MOST_PERCENT, 100 * free_bytes(total) // total)
+    lowest = max(_LEAST_PERCENT, min(stated + 1, c.DEFAULT_UTILIZATION_PERCENT, highest))
+    percent = 1 + largest(lambda n: not fits(changed(n)), up_to=highest, at_least=lowest - 1)
+    if percent <= highest:
+        yield Change(text=f"set memoryUtilizationPercent to {percent}", inputs=changed(percent))
 
 
 def _pool(inputs: SizingInput) -> Iterator[Change]:
-    """A stated pool made just large enough, or given up for the memory model."""
+    """A stated pool made just large or small enough, or given up for the memory model."""
     if inputs.kv_cache_memory_bytes is None:
         return
     frame, _ = frame_of(inputs)
-    mib = -(-frame.one_request_blocks * frame.layout.bytes_per_block // (1 << 20))
-    yield Change(text=f"set kvCacheMemory to {mib}Mi or more", inputs=replace(inputs, kv_cache_memory_bytes=mib << 20))
+    blocks = frame.one_request_blocks
+    if frame.layout.state_groups:
+        blocks = max(blocks, inputs.max_num_seqs or 0)
+    enough = ceil_div(blocks * frame.layout.bytes_per_block, _MIB)
+    stated = ceil_div(inputs.kv_cache_memory_bytes, _MIB)
+
+    def changed(mib: int) -> SizingInput:
+        return replace(inputs, kv_cache_memory_bytes=mib * _MIB)
+
+    if enough * _MIB > inputs.kv_cache_memory_bytes:
+        yield Change(text=f"set kvCacheMemory to {enough}Mi or more", inputs=changed(enough))
+    else:
+        most = largest(lambda n: fits(changed(n)), up_to=stated - 1, at_least=enough - 1)
+        if most >= enough:
+            yield Change(text=f"set kvCacheMemory to {most}Mi or less", inputs=changed(most))
     if inputs.accelerator.memory_bytes is not None:
         yield Change(text="leave kvCacheMemory out", inputs=replace(inputs, kv_cache_memory_bytes=None))
 
 
 def _batch(inputs: SizingInput) -> Iterator[Change]:
+    """The device class's default where that is enough, else the most tokens that fit."""
     frame, _ = frame_of(inputs)
-    target = max(_SMALL_BATCH, inputs.max_num_seqs or 0)
-    if frame.batched_tokens > target:
-        yield Change(
-            text=f"set maxNumBatchedTokens to {target:,}", inputs=replace(inputs, max_num_batched_tokens=target)
-        )
+    least = max(c.BATCHED_TOKENS_OTHER, inputs.max_num_seqs or 0)  # no engine's default is smaller
+
+    def changed(tokens: int) -> SizingInput:
+        return replace(inputs, max_num_batched_tokens=tokens)
+
+    tokens = max(default_batched_tokens(inputs), least)
+    if tokens >= frame.batched_tokens or not fits(changed(tokens)):
+        tokens = largest(lambda n: fits(changed(n)), up_to=min(tokens, frame.batched_tokens) - 1, at_least=least - 1)
+    if tokens >= least:
+        yield Change(text=f"set maxNumBatchedTokens to {tokens:,}", inputs=changed(tokens))
 
 
 def _ranks(inputs: SizingInput) -> Iterator[Change]:
+    """The fewest GPUs that are enough."""
+    enough = next((change for change in _more_ranks(inputs) if fits(change.inputs)), None)
+    if enough is not None:
+        yield enough
+
+
+def _more_ranks(inputs: SizingInput) -> Iterator[Change]:
     for ranks in valid_tensor_parallel_sizes(inputs.geometry.num_attention_heads, _MAX_RANKS):
-        changed = replace(inputs, tensor_parallel_size=ranks)
-        if ranks > inputs.tensor_parallel_size and fits(changed):
-            yield Change(text=f"set perReplica to {ranks} GPUs", inputs=changed)
-            return
+        if ranks > inputs.tensor_parallel_size:
+            yield Change(text=f"set perReplica to {ranks} GPUs", inputs=replace(inputs, tensor_parallel_size=ranks))

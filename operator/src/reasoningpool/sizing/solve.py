@@ -10,7 +10,7 @@ from reasoningpool.sizing.frame import Frame, frame_of
 from reasoningpool.sizing.limits import sequence_cap
 from reasoningpool.sizing.load import Load
 from reasoningpool.sizing.memory import MemoryShares, free_bytes
-from reasoningpool.sizing.types import ConcurrencyPolicy, Limit, SizingInput
+from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingInput
 
 _PERMILLE = 1000
 
@@ -20,9 +20,10 @@ class Shortfall:
     """The budgets do not fit, and by how much."""
 
     what: str
-    needed_bytes: int
-    available_bytes: int
+    needed: int
+    available: int
     frame: Frame
+    unit: FitUnit = FitUnit.BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,6 @@ class Solution:
 def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Shortfall | None:
     """The first thing that does not fit with `sequences` as the engine's limit, `None` when one request fits."""
     inputs = frame.inputs
-    per_token = frame.layout.bytes_per_token
     if too_long is not None:
         native = inputs.geometry.native_context_tokens
         tokens = too_long.prompt + too_long.output
@@ -53,12 +53,13 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
             f"effort {too_long.name!r} needs {tokens:,} tokens (prompt {too_long.prompt:,}, thinking and answer "
             f"{too_long.output:,}); the model's native context is {native:,}, {tokens - native:,} too few"
         )
-        return Shortfall(what=what, needed_bytes=tokens * per_token, available_bytes=native * per_token, frame=frame)
+        return Shortfall(what=what, needed=tokens, available=native, frame=frame, unit=FitUnit.TOKENS)
     shares = frame.memory(sequences)
     one = frame.one_request_blocks * frame.layout.bytes_per_block
     total = inputs.accelerator.memory_bytes
+    needed = frame.needed_bytes(sequences)
     if total is not None:
-        over = _over_device(frame, shares, total)
+        over = _over_device(frame, shares, total, needed)
         if over is not None:
             return over
     if frame.blocks(sequences) >= frame.one_request_blocks:
@@ -66,14 +67,14 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
     name = max(frame.efforts, key=lambda effort: effort.footprint).name
     if inputs.kv_cache_memory_bytes is not None:
         what = f"the stated KV pool cannot hold one request of {frame.max_model_len:,} tokens (effort {name!r})"
-        return Shortfall(what=what, needed_bytes=one, available_bytes=shares.pool, frame=frame)
+        return Shortfall(what=what, needed=one, available=shares.pool, frame=frame)
     what = (
         f"the weights and the engine's own memory leave too little for the KV of one request of "
         f"{frame.max_model_len:,} tokens (effort {name!r})"
         if shares.pool > 0
         else "the weights and the engine's own memory leave nothing for KV"
     )
-    return Shortfall(what=what, needed_bytes=shares.beside_kv + one, available_bytes=shares.requested, frame=frame)
+    return Shortfall(what=what, needed=needed, available=shares.requested, frame=frame)
 
 
 def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfall | None:
@@ -83,13 +84,13 @@ def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfal
         return None
     return Shortfall(
         what=f"the pool has {blocks:,} state blocks, fewer than maxNumSeqs {sequences:,}; the engine refuses that",
-        needed_bytes=sequences * frame.layout.bytes_per_block,
-        available_bytes=shares.pool,
+        needed=sequences * frame.layout.bytes_per_block,
+        available=shares.pool,
         frame=frame,
     )
 
 
-def _over_device(frame: Frame, shares: MemoryShares, total: int) -> Shortfall | None:
+def _over_device(frame: Frame, shares: MemoryShares, total: int, in_all: int) -> Shortfall | None:
     free = free_bytes(total)
     stated = frame.inputs.kv_cache_memory_bytes
     if stated is not None:
@@ -98,7 +99,9 @@ def _over_device(frame: Frame, shares: MemoryShares, total: int) -> Shortfall | 
     else:
         needed = shares.requested
         what = "the memory utilization asks for more than is free on an idle GPU (the driver keeps some)"
-    return Shortfall(what=what, needed_bytes=needed, available_bytes=free, frame=frame) if needed > free else None
+        if needed > free and in_all > free:  # a lower utilization would not help
+            needed, what = in_all, "one request with the weights and the engine's own memory exceeds the GPU's memory"
+    return Shortfall(what=what, needed=needed, available=free, frame=frame) if needed > free else None
 
 
 def solve(inputs: SizingInput) -> Solution | Shortfall:

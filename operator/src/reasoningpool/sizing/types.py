@@ -188,19 +188,27 @@ class Change:
     inputs: SizingInput
 
 
+class FitUnit(StrEnum):
+    """What is short: memory of a GPU, or the tokens that the model's native context has."""
+
+    BYTES = "bytes"
+    TOKENS = "tokens"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoesNotFit:
     """The budgets cannot be served: by how much, and the nearest change that would fit."""
 
     what: str  # e.g. "the KV cache cannot hold one request of effort 'high'"
-    needed_bytes: int
-    available_bytes: int
+    unit: FitUnit  # of the three figures; bytes are of one GPU
+    needed: int
+    available: int
     suggestions: tuple[str, ...]  # nearest change first; says so when nothing on this product fits
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
     changes: tuple[Change, ...] = ()  # what the suggestions say, as inputs; empty when nothing fits
 
     @property
-    def missing_bytes(self) -> int:
+    def missing(self) -> int:
         """Needed minus available."""
-        return self.needed_bytes - self.available_bytes
+        return self.needed - self.available

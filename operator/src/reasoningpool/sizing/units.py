@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from reasoningpool.sizing.types import FitUnit
+
 # Two decimals tell at least two figures from a tenth of a unit on.
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -18,6 +20,15 @@ def human_bytes(value: int) -> str:
         if 10 * abs(value) >= unit:
             return f"{value / unit:,.2f} {name}"
     return f"{value} byte" if value == 1 else f"{value} bytes"
+
+
+def fit_figure(value: int, unit: FitUnit) -> str:
+    """A figure of what does not fit.
+
+    >>> fit_figure(3 << 29, FitUnit.BYTES), fit_figure(40_960, FitUnit.TOKENS)
+    ('1.50 GiB', '40,960 tokens')
+    """
+    return human_bytes(value) if unit is FitUnit.BYTES else counted(value, "token")
 
 
 def counted(number: int, what: str) -> str:
