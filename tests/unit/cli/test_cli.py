@@ -298,3 +298,13 @@ def test_a_tier_that_does_not_fit_has_no_curve(tmp_path: Path) -> None:
     path = written(tmp_path, pool(accelerator={"product": "L4-24GB"}))
     assert "saturated replica" not in run("explain", "--curve", path).stdout
     assert json.loads(run("explain", "--curve", "-o", "json", path).stdout)["tiers"][0]["curve"] == []
+
+
+def test_explain_and_status_give_the_same_preempted_share(tmp_path: Path) -> None:
+    (tier_json,) = json.loads(run("explain", "-o", "json", written(tmp_path, pool())).stdout)["tiers"]
+    (shown,) = [step["value"] for step in tier_json["steps"] if step["name"] == "preempted requests"]
+    assert shown == f"{tier_json['sizing']['preemptedSharePermille'] / 10:.1f} %"
+
+
+def test_explain_tells_the_chat_templates_share_of_a_prompt(tmp_path: Path) -> None:
+    assert "(32 of them the chat template's)" in " ".join(run("explain", written(tmp_path, pool())).stdout.split())

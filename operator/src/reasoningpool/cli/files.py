@@ -65,7 +65,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep=deep)
         except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
-            value = f"{node.value!r:.60}" if isinstance(node, yaml.ScalarNode) else f"this {node.id}"
+            value = f"{node.value!r:.60}" if isinstance(node, yaml.ScalarNode) else "this collection"
             raise yaml.constructor.ConstructorError(
                 None, None, f"{value} is no value of the type {kind}", node.start_mark
             ) from None
