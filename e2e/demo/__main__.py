@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,12 +13,15 @@ import yaml
 
 from cluster import core, kubectl, node
 from cluster.errors import ClusterError, UnsupportedError
+from cluster.progress import QUIET_SECONDS
 from cluster.state import Profile
 from demo import stack
 from demo.forward import forwarded
 from engine.client import stream_chat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from cluster.core import Cluster
 
 NAME: Final = "demo"
@@ -32,6 +37,24 @@ def say(text: str) -> None:
     print(f"[{time.monotonic() - _STARTED:5.0f} s] {text}", flush=True)
 
 
+@contextmanager
+def awaiting(what: str | Callable[[], str], every: float = QUIET_SECONDS) -> Iterator[None]:
+    """Say from time to time what the body waits for; on a loaded machine it may be silent for minutes."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(every):
+            say(f"still waiting for {what if isinstance(what, str) else what()}")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def up() -> int:
     """Everything, from nothing to two answers."""
     try:
@@ -40,13 +63,15 @@ def up() -> int:
         say(f"{reason}; showing the control plane with fake nodes instead: pods are not really run")
         return _fake()
     say("local Kubernetes with a real node (the first time this builds it, which takes minutes)")
-    cluster = core.up(NAME, Profile.NODE)
+    with awaiting("the cluster"):
+        cluster = core.up(NAME, Profile.NODE)
     say("vLLM (CPU build) and a tiny model")
     stack.provide_engine(cluster, say)
     stack.provide_model(cluster, NAMESPACE, say)
     say("the operator: CRD, RBAC, Deployment")
     stack.provide_operator(cluster)
-    stack.install_operator(cluster)
+    with awaiting("the operator's Deployment to be ready"):
+        stack.install_operator(cluster)
     say(f"kubectl apply -f examples/{EXAMPLE.name}")
     cluster.kubectl("-n", NAMESPACE, "apply", "-f", str(EXAMPLE))
     if not _wait_ready(cluster):
@@ -71,17 +96,18 @@ def _fake() -> int:
 
 
 def _wait_ready(cluster: Cluster) -> bool:
-    deadline, shown = time.monotonic() + READY_SECONDS, ""
+    deadline, shown = time.monotonic() + READY_SECONDS, "no answer yet"
     name = yaml.safe_load(EXAMPLE.read_text())["metadata"]["name"]
-    while time.monotonic() < deadline:
-        pool = cluster.get("-n", NAMESPACE, "reasoningpool", name)
-        line = stack.status_line(pool)
-        if line != shown:
-            say(line)
-            shown = line
-        if pool.get("status", {}).get("reason") == "Ready":
-            return True
-        time.sleep(1)
+    with awaiting(lambda: f"every replica of {name} to be ready ({shown})"):
+        while time.monotonic() < deadline:
+            pool = cluster.get("-n", NAMESPACE, "reasoningpool", name)
+            line = stack.status_line(pool)
+            if line != shown:
+                say(line)
+                shown = line
+            if pool.get("status", {}).get("reason") == "Ready":
+                return True
+            time.sleep(1)
     say(f"not ready after {READY_SECONDS:.0f} s; kubectl describe rp {name} tells more")
     print(cluster.kubectl("-n", NAMESPACE, "describe", "reasoningpool", name).stdout)
     return False

@@ -37,6 +37,21 @@ def test_unknown_field_is_named_with_file_line_and_path(tmp_path: Path) -> None:
     assert f"{path}:{line_of(path, 'promtTokens')}: spec.tiers[0].promtTokens: unknown field" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["explain", "render"])
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [("sepc", "sepc: unknown field: did you mean spec?"), ("zzz", "zzz: unknown field"), (5, "5: un")],
+)
+def test_unknown_field_beside_the_spec_is_refused_with_the_nearest_name(
+    tmp_path: Path, command: str, field: object, words: str
+) -> None:
+    path = written(tmp_path, pool() | {field: {"a": 1}})
+    result = run(command, path)
+    assert result.exit_code == 2
+    assert f"{path}:{line_of(path, f'{field}:')}: {words}" in result.stderr
+    assert result.stdout == ""
+
+
 def test_every_problem_is_named_not_only_the_first(tmp_path: Path) -> None:
     body = changed(changed(pool(), "spec.accelerator.perReplica", "two"), "spec.tiers.0.workload", "Batch")
     lines = run("render", written(tmp_path, body)).stderr.splitlines()
@@ -101,6 +116,11 @@ def test_the_prompt_that_is_named_fits_once_written_and_one_token_more_does_not(
         ("kind: ReasoningPool\nkind: ReasoningPool\n", "key 'kind' is written twice"),
         ("&a [*a]", "is no"),
         ("\x00", "is no YAML"),
+        ('a: 1\nb: !!timestamp "x"\n', ":2: is no YAML: 'x' is no value of the type timestamp"),
+        ('b: !!bool "x"\n', ":1: is no YAML: 'x' is no value of the type bool"),
+        ('b: !!int ""\n', ":1: is no YAML: '' is no value of the type int"),
+        ("b: !!float [1]\n", ":1: is no YAML"),
+        ("b: !!python/object:os.system x\n", ":1: is no YAML"),
         ("kind: ReasoningPool\nmetadata: 5\nspec: 7\n", "metadata.name"),
     ],
 )
@@ -116,6 +136,40 @@ def test_missing_file_and_binary_file_are_no_tracebacks(tmp_path: Path) -> None:
     binary = tmp_path / "b"
     binary.write_bytes(b"\xff\xfe\x00")
     assert "is no UTF-8 text" in run("render", str(binary)).stderr
+
+
+def test_a_file_without_end_is_refused_by_its_size() -> None:
+    assert "is larger than 8 MiB" in run("explain", "/dev/zero").stderr
+
+
+def program(*arguments: str, **environment: str) -> list[str]:
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return ["/usr/bin/env", *settings, sys.executable, "-m", "reasoningpool.cli", *arguments]
+
+
+@pytest.mark.parametrize("command", ["explain", "render"])
+def test_a_full_device_is_one_line_and_exit_code_1(tmp_path: Path, command: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            program(command, written(tmp_path, pool())), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+def test_a_terminal_without_unicode_gets_text_and_a_manifest_that_says_the_same(tmp_path: Path) -> None:
+    note = "caf\u00e9 \u2192 \u4e16"
+    path = written(tmp_path, changed(pool(), "spec.tiers.0.podOverrides", {"annotations": {"note": note}}))
+    explained = subprocess.run(program("explain", path, PYTHONIOENCODING="latin-1"), capture_output=True, check=False)
+    assert (explained.returncode, explained.stderr) == (0, b"")
+    assert b"--max-num-seqs" in explained.stdout
+    rendered = subprocess.run(program("render", path, PYTHONIOENCODING="latin-1"), capture_output=True, check=True)
+    notes = [
+        d["spec"]["template"]["metadata"]["annotations"]["note"]
+        for d in yaml.safe_load_all(rendered.stdout.decode("ascii"))
+        if d["kind"] == "StatefulSet"
+    ]
+    assert notes == [note]
 
 
 def test_other_objects_of_a_file_are_passed_over_and_stdin_works() -> None:
@@ -268,3 +322,13 @@ def test_a_tier_that_does_not_fit_has_no_curve(tmp_path: Path) -> None:
     path = written(tmp_path, pool(accelerator={"product": "L4-24GB"}))
     assert "saturated replica" not in run("explain", "--curve", path).stdout
     assert json.loads(run("explain", "--curve", "-o", "json", path).stdout)["tiers"][0]["curve"] == []
+
+
+def test_explain_and_status_give_the_same_preempted_share(tmp_path: Path) -> None:
+    (tier_json,) = json.loads(run("explain", "-o", "json", written(tmp_path, pool())).stdout)["tiers"]
+    (shown,) = [step["value"] for step in tier_json["steps"] if step["name"] == "preempted requests"]
+    assert shown == f"{tier_json['sizing']['preemptedSharePermille'] / 10:.1f} %"
+
+
+def test_explain_tells_the_chat_templates_share_of_a_prompt(tmp_path: Path) -> None:
+    assert "(32 of them the chat template's)" in " ".join(run("explain", written(tmp_path, pool())).stdout.split())

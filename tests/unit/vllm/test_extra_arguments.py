@@ -153,7 +153,36 @@ def test_what_the_sizing_cannot_see_is_let_through_with_one_warning(args: tuple[
 
 
 def test_a_free_flag_brings_no_warning() -> None:
-    assert doubts("--seed=1", "--enable-log-requests", "--flag-of-a-plugin", "value") == []
+    assert doubts("--seed=1", "--enable-log-requests") == []
+
+
+def test_a_flag_that_the_table_does_not_know_is_let_through_with_a_warning_of_its_own() -> None:
+    assert messages("--flag-of-a-plugin", "value", "--enforce-eagre", "-zz=3") == []
+    plugin, typo, short = doubts("--flag-of-a-plugin", "value", "--enforce-eagre", "-zz=3")
+    assert plugin.startswith("--flag-of-a-plugin: no argument of the vLLM this operator knows;")
+    assert "did you mean --enforce-eager?" in typo
+    assert short.startswith("-zz: ")
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("-tp2", "accelerator.perReplica"),
+        ("-tp2=1", "accelerator.perReplica"),
+        ("-dp2", "replicas of the tier"),
+        ("-cc3", "write -cc=3"),
+        ("---", "is no argument"),
+        ("---seed=1", "is no argument"),
+        ("--MAX-NUM-SEQS=8", "maxNumSeqs"),
+        ("--Max_Num-Seqs", "maxNumSeqs"),
+        ("-TP", "accelerator.perReplica"),
+        ("--SEED=1", "write --seed"),
+    ],
+)
+def test_what_only_looks_like_a_known_flag_is_refused(argument: str, words: str) -> None:
+    (message,) = messages(argument)
+    assert message.startswith(argument.partition("=")[0])
+    assert words in message
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
 import json
-from typing import Any
+import os
+import sys
+from contextlib import suppress
+from typing import Any, Final
 
 import click
 import yaml
@@ -11,11 +17,41 @@ from typing_extensions import override
 
 from reasoningpool.cli import explain as explaining
 from reasoningpool.cli.plan import plan
-from reasoningpool.cli.pools import finish, offline, read, service_accounts_option
+from reasoningpool.cli.pools import complain, finish, offline, read, service_accounts_option
 from reasoningpool.cli.running import run
 
+EXIT_UNWRITABLE: Final = 1
+# A closed pipe is click's to handle.
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Main(click.Group):
+    """Output that cannot be written, or that the terminal cannot show, is no traceback."""
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            complain("error", f"the output cannot be written: {error.strerror}")
+            _drop_output()
+            sys.exit(EXIT_UNWRITABLE)
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere, or the interpreter would fail on it again at its end."""
+    with suppress(OSError):  # io.UnsupportedOperation too: a stream without a descriptor
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="reasoningpool")
 def main() -> None:
     """Serve reasoning models with vLLM on Kubernetes, sized from token budgets."""
@@ -40,7 +76,9 @@ def render(file: str, service_accounts: tuple[str, ...]) -> None:
     """Print the manifests a cluster would get for the pools in FILE, or on standard input (-)."""
     pools = [(found, offline(found, service_accounts)) for found in read(file)]
     manifests = [manifest for _, pool in pools for manifest in pool.manifests]
-    click.echo(yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True), nl=False)
+    # Where the output has no Unicode its characters are escaped: a replaced one would be another manifest.
+    unicode = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
+    click.echo(yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=unicode), nl=False)
     finish([pool for _, pool in pools])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reasoningpool.sizing import CurvePoint
+from reasoningpool.sizing.units import permille
 
 _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -56,7 +57,7 @@ def _cells(point: CurvePoint) -> tuple[str, ...]:
     return (
         f"{point.sequences:,}",
         f"{point.running:,.1f}",
-        f"{100 * point.preempted_share:.1f} %",
+        f"{permille(point.preempted_share) / 10:.1f} %",
         f"{point.preemptions_per_request:.2f}",
         f"{point.time_per_output_token_ms:.1f}",
         f"{point.output_tokens_per_second:,.0f}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Hashable, Mapping
@@ -17,6 +18,7 @@ from reasoningpool.api.resource import Problem, ReasoningPool, SpecError, parse_
 
 _PART: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _LISTS: Final = frozenset({"List", f"{KIND}List"})
+_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 # A manifest is text of people; more than this is a mistake, and YAML aliases can make little text much.
 _MOST_BYTES: Final = 8 * 1024 * 1024
 
@@ -55,6 +57,18 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+    @override
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        # PyYAML's constructors trust an explicit tag: `!!bool x` is a KeyError, `!!timestamp x` an AttributeError.
+        try:
+            return super().construct_object(node, deep=deep)
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            value = f"{node.value!r:.60}" if isinstance(node, yaml.ScalarNode) else "this collection"
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{value} is no value of the type {kind}", node.start_mark
+            ) from None
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -115,6 +129,7 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
             continue
         if not _is_pool(document.body):
             continue
+        wrong.extend(document.locate(problem) for problem in _unknown_fields(document.body))
         try:
             pools.append(PoolFile(parse_pool(document.body), document))
         except SpecError as error:
@@ -141,16 +156,34 @@ def _entries(document: Document) -> list[Document]:
     return [Document(document.path, root, item) for root, item in zip(found[1].value, items, strict=True)]
 
 
+def _unknown_fields(body: Mapping[Any, Any]) -> list[Problem]:
+    """Fields beside the object's own: `kubectl apply` refuses them, and each may be a typo for one of those."""
+    problems = []
+    for field in map(str, body):
+        if field not in _FIELDS:
+            near = difflib.get_close_matches(field, _FIELDS, n=1)
+            problems.append(Problem(field, "unknown field" + (f": did you mean {near[0]}?" if near else "")))
+    return problems
+
+
 def _is_pool(body: Mapping[str, Any]) -> bool:
     """Anything that could be meant as a pool counts, so that a typo in kind or apiVersion is reported."""
     other = body.get("kind") not in {None, KIND} and not str(body.get("apiVersion", "")).startswith(f"{GROUP}/")
     return not other
 
 
+def _bytes(path: str) -> bytes:
+    """What is read; one byte above the limit is enough to know, and a device may never end."""
+    if path == "-":
+        return sys.stdin.buffer.read(_MOST_BYTES + 1)
+    with Path(path).open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
+
+
 def _text(path: str) -> tuple[str, str]:
     shown = "<stdin>" if path == "-" else path
     try:
-        raw = sys.stdin.buffer.read(_MOST_BYTES + 1) if path == "-" else Path(path).read_bytes()
+        raw = _bytes(path)
         if len(raw) > _MOST_BYTES:
             raise FileError((f"{shown}: is larger than {_MOST_BYTES // 2**20} MiB",))
         return shown, raw.decode("utf-8")

@@ -14,8 +14,10 @@ from reasoningpool.catalog import find_model, parser_since, suggest_models
 from reasoningpool.catalog.types import ModelEntry
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveModel, EngineVersion
+from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
 from reasoningpool.sizing.geometry import Geometry
+from reasoningpool.sizing.quantization import doubtful_quantization
 
 # What turns a parser off, in the spec and on the command line.
 NO_PARSER: Final = "none"
@@ -67,7 +69,7 @@ def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Find
         )
         return None
     try:
-        config = json.loads(spec.config_json)
+        config = json.loads(spec.config_json, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         findings.error(f"{path}.configJSON", f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}")
         return None
@@ -79,7 +81,20 @@ def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Find
             f"{path}.configJSON", f"must be a JSON object, the text of config.json; not {type(config).__name__}"
         )
         return None
+    if spec.quantization is None and (doubt := doubtful_quantization(ConfigReader.of(config))):
+        findings.warning(f"{path}.configJSON", doubt)
     return config
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of a key that is written twice Python would take the last, and other readers the first."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            message = f"key {key!r:.60} is written twice"
+            raise ValueError(message)
+        found[key] = value
+    return found
 
 
 def resolve_model(

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from reasoningpool.sizing.errors import GeometryError
 
 _MAX_SHOWN = 40
+# What PyTorch calls the types a checkpoint's values can have, with vLLM's short names.
+_DTYPES: Final = frozenset(
+    {"auto", "half", "float", "float16", "bfloat16", "float32", "float64", "int8", "uint8"}
+    | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"}
+)
 
 
 def _shown(value: object) -> str:
@@ -39,6 +44,20 @@ class ConfigReader:
                 outer = {k: v for k, v in config.items() if k not in (key, "model_type")}
                 return cls({**outer, **inner})
         return cls(config)
+
+    def check_dtype(self) -> None:
+        """The type of the checkpoint's values; Transformers may say one for each part of the model.
+
+        Raises:
+            GeometryError: it is none of PyTorch's.
+        """
+        for key in ("dtype", "torch_dtype"):
+            value = self.values.get(key)
+            if value is None or isinstance(value, Mapping):
+                continue
+            if not isinstance(value, str) or value.removeprefix("torch.") not in _DTYPES:
+                message = f"{key} must be a type such as bfloat16 or float16, not {_shown(value)}"
+                raise GeometryError(message, field=key)
 
     def present(self, key: str) -> bool:
         """Whether the key is there and not null."""

@@ -15,6 +15,10 @@ _EXPERT_KEYS: Final = ("num_experts", "n_routed_experts", "num_local_experts", "
 _UNGATED: Final = frozenset(
     {"opt", "gpt2", "gpt_neox", "gpt_bigcode", "gptj", "falcon", "phi", "starcoder2", "nemotron", "nemotron_h", "mpt"}
 )
+# Their configurations leave the width out, or null, for the usual one.
+_USUAL_WIDTH: Final = frozenset(
+    {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "codegen", "bloom", "mpt", "falcon", "RefinedWeb", "RefinedWebModel"}
+)
 _ROUTING_BIAS: Final = frozenset({"nemotron_h", "glm4_moe", "glm4_moe_lite"})
 FULL_BIAS: Final = frozenset({"gpt_oss", "opt", "gpt2", "gpt_neox", "starcoder2", "phi"})
 
@@ -48,7 +52,9 @@ def feed_forward(reader: ConfigReader, dimensions: Dimensions, scheme: Quantizat
 
 def _dense_width(reader: ConfigReader, hidden: int) -> int:
     keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "shared_intermediate_size")
-    width = reader.integer(*keys, default=4 * hidden)
+    # Elsewhere a width that is not stated is a key that got lost, not four times the hidden size.
+    usual = 4 * hidden if reader.text("model_type") in _USUAL_WIDTH else None
+    width = reader.integer(*keys, default=usual)
     if reader.text("model_type") == "lfm2" and reader.flag("block_auto_adjust_ff_dim", default=True):
         factor = reader.number("block_ffn_dim_multiplier", low=0.01, high=100, default=1)
         return round_up(max(1, int(2 * width / 3 * factor)), reader.integer("block_multiple_of", default=256))

@@ -68,6 +68,7 @@ class Geometry:
     def from_config(cls, config: Mapping[str, Any], quantization: str | None = None) -> Geometry:
         """Read a `config.json`. Raises `GeometryError` with the key that is missing or absurd."""
         reader = ConfigReader.of(config)
+        reader.check_dtype()
         layers = read_layers(reader)
         hidden = reader.integer("hidden_size", "n_embd", "d_model", high=10**6)
         heads = reader.integer("num_attention_heads", "n_head", "n_heads", high=MAX_HEADS)

@@ -10,7 +10,7 @@ from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, Solution
 from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, Step
-from reasoningpool.sizing.units import counted, fit_figure, human_bytes
+from reasoningpool.sizing.units import counted, fit_figure, human_bytes, permille
 from reasoningpool.sizing.waste import block_size_advice
 
 _LOW_HEADROOM_BYTES = c.GIB
@@ -39,7 +39,7 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
         Step(name="max_num_seqs", value=f"{found.sequences:,}", formula=limit),
         Step(
             name="preempted requests",
-            value=f"{100 * found.preempted_share:.1f} %",
+            value=f"{permille(found.preempted_share) / 10:.1f} %",
             formula=f"expected at full load; simulations of the scheduler gave {c.PREEMPTED_SHARE_SEEN[0]:g} to "
             f"{c.PREEMPTED_SHARE_SEEN[1]:g} times what is expected",
         ),
@@ -129,12 +129,13 @@ def _batch_words(found: Solution) -> str:
 def _demand_steps(found: Solution) -> Iterator[Step]:
     frame = found.frame
     largest = max(frame.efforts, key=lambda effort: effort.footprint)
+    template = frame.inputs.template_overhead_tokens
+    prompt = f"prompt {largest.prompt:,}" + (f" ({template} of them the chat template's)" if template else "")
     lookahead = f" + lookahead {largest.lookahead}" if largest.lookahead else ""
     yield Step(
         name="largest footprint",
         value=f"{frame.footprint:,} tokens",
-        formula=f"effort {largest.name}: prompt {largest.prompt:,} + thinking and answer {largest.output:,}"
-        f"{lookahead}, in whole blocks",
+        formula=f"effort {largest.name}: {prompt} + thinking and answer {largest.output:,}{lookahead}, in whole blocks",
     )
     yield Step(
         name="mean resident",

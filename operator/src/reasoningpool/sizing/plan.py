@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 from reasoningpool.sizing import constants, latency
 from reasoningpool.sizing.narrative import shortfall_steps, solution_steps, solution_warnings
 from reasoningpool.sizing.remedies import remedies
 from reasoningpool.sizing.solve import Shortfall, Solution, solve
 from reasoningpool.sizing.types import DoesNotFit, SizingInput, SizingPlan
+from reasoningpool.sizing.units import permille
 from reasoningpool.sizing.validate import validate
-
-_PERMILLE = 1000
 
 
 def plan(inputs: SizingInput) -> SizingPlan | DoesNotFit:
@@ -61,7 +58,7 @@ def _plan_of(found: Solution) -> SizingPlan:
         worst_case_num_seqs=found.worst_case,
         max_num_seqs=found.sequences,
         limited_by=found.limit,
-        preempted_share_permille=ceil(round(_PERMILLE * found.preempted_share, 6)),
+        preempted_share_permille=permille(found.preempted_share),
         max_model_len=frame.max_model_len,
         max_num_batched_tokens=frame.batched_tokens,
         kv_cache_dtype=frame.dtype,

@@ -6,7 +6,7 @@ Bytes follow the parameters vLLM's quantization methods create (`model_executor/
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -107,6 +107,10 @@ _NAMES: Final[dict[str, WeightFormat]] = {
     "auto-round": WeightFormat.INT4,
     "bitsandbytes": WeightFormat.BNB4,
 }
+_STORED_KEYS: Final = ("quantization_config", "compression_config")
+_METHOD_KEYS: Final = ("quant_method", "quantization")
+_COMPRESSED: Final = frozenset({"compressed-tensors", "compressed_tensors", "quark"})
+_BY_BITS: Final = frozenset({"awq", "gptq", "auto-round", "auto_round"})
 EXPERTS_ONLY: Final = frozenset({WeightFormat.MXFP4, WeightFormat.INT4_EXPERTS})
 _BITS: Final = {4: WeightFormat.INT4, 8: WeightFormat.INT8, 16: WeightFormat.BF16}
 _IGNORE_KEYS: Final = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
@@ -131,7 +135,7 @@ class Quantization:
 
 def read_quantization(quantization: str | None, config: ConfigReader) -> Quantization:
     """The named format, else what the checkpoint's `quantization_config` says."""
-    stored = config.mapping("quantization_config", "compression_config")
+    stored = config.mapping(*_STORED_KEYS)
     if quantization is not None:
         found = _NAMES.get(quantization.strip().lower())
         if found is None:
@@ -145,14 +149,32 @@ def read_quantization(quantization: str | None, config: ConfigReader) -> Quantiz
     return Quantization(format=found, group_size=_group_size(stored), ignored=_ignored(stored))
 
 
+def doubtful_quantization(config: ConfigReader) -> str | None:
+    """What of a configuration's quantization is not understood; its weights then count as 16 bit."""
+    for key in _STORED_KEYS:
+        stored = config.values.get(key)
+        if stored is None:
+            continue
+        if not isinstance(stored, Mapping):
+            return f"{key} is no object but {stored!r:.40}: the weights are taken as not quantized"
+        reader = ConfigReader(stored)
+        method = reader.text(*_METHOD_KEYS)
+        known = method.lower() in {*_NAMES, *_COMPRESSED, *_BY_BITS}
+        if (method or not reader.text("quant_algo")) and not (method and known):
+            shown = stored.get("quant_method", stored.get("quantization"))
+            return f"quant_method {shown!r:.40} of {key} is not known: the weights are taken as not quantized"
+        return None
+    return None
+
+
 def _stored_format(stored: ConfigReader) -> WeightFormat:
-    method = stored.text("quant_method", "quantization").lower()
+    method = stored.text(*_METHOD_KEYS).lower()
     algorithm = stored.text("quant_algo").lower()
     if algorithm:
         return WeightFormat.NVFP4 if "fp4" in algorithm else WeightFormat.FP8
-    if method in ("compressed-tensors", "compressed_tensors", "quark"):
+    if method in _COMPRESSED:
         return _compressed_tensors(stored)
-    if method in ("awq", "gptq", "auto-round", "auto_round"):
+    if method in _BY_BITS:
         bits = stored.optional("bits", "w_bit", high=32)
         return _BITS.get(bits if bits is not None else 4, WeightFormat.BF16)
     if method == "fp8" and stored.present("weight_block_size"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final
 
 from reasoningpool.sizing.types import FitUnit
@@ -38,3 +39,12 @@ def counted(number: int, what: str) -> str:
     ('1 GPU', '8 GPUs')
     """
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def permille(share: float) -> int:
+    """A share of 0 to 1 in whole permille, upwards: a risk is not shown smaller than it is.
+
+    >>> permille(0.0061), permille(0.007), permille(0.0)
+    (7, 7, 0)
+    """
+    return ceil(round(1000 * share, 6))

@@ -1,13 +1,15 @@
 """Checking `engine.extraArgs`: no argument twice, in whatever spelling, and none behind the sizing's back.
 
 The list is read as vLLM's parser would read it (see `flag_table`). A flag the table does not know is let
-through with the value that follows it: it may be of another version or of a plugin, and if it is wrong the
-engine says so. Kubernetes expands `$(VAR)` before the engine sees it, so a variable may stand only where no
-flag can hide in it: after a `=`.
+through, with a warning and with the value that follows it: it may be of another version or of a plugin, and
+if it is wrong the engine says so. What only looks like a known flag (`-tp2`, `--SEED`) is refused.
+Kubernetes expands `$(VAR)` before the engine sees it, so a variable may stand only where no flag can hide
+in it: after a `=`.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
-from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up
+from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up, spellings
 from reasoningpool.vllm.permitted_arguments import ONLY_KEYS, OWNED_KEYS, REFUSED_VALUES, WARNED, WARNED_BESIDE
 
 Version = tuple[int, int, int]
 
 _WIDTH: Final = 60
+_NEAR: Final = 0.8
 _NUMBER: Final = re.compile(r"-\d+$|-\d*\.\d+$")
 _VARIABLE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\(")
 _ENABLE_REASONING: Final = "--enable-reasoning"
@@ -81,6 +84,10 @@ class _Reader:
                 yield index - 1, message
                 continue
             match = look_up(spelling)
+            if not match.flags and (message := _mistaken(spelling)):
+                yield index - 1, message
+                index += self._count_values(match, index, has_value=bool(equals))
+                continue
             given = value if equals else match.attached
             count = self._count_values(match, index, has_value=given is not None)
             following = self.args[index : index + count]
@@ -155,6 +162,8 @@ class _Reader:
         if reason is not None:
             shown = _shown(spelling, flag) if flag else f"{spelling}: "
             self.doubts.setdefault(reason, (index, shown + reason))
+        elif flag is None:
+            self.doubts.setdefault(spelling, (index, _unknown(spelling)))
 
     def _repeated(self, flag: Flag, key: str | None, spelling: str) -> str | None:
         """The earlier spelling of a flag that is given twice."""
@@ -211,6 +220,34 @@ def _malformed(spelling: str) -> str | None:
     if _VARIABLE.search(spelling):
         return f"{_short(spelling)}: the name of an argument must not come from a variable"
     return None
+
+
+def _mistaken(spelling: str) -> str | None:
+    """Why a flag that the parser does not know can only be a known one in a wrong spelling."""
+    if spelling.startswith("---"):
+        return f"{_short(spelling)}: is no argument; the name of a flag follows one dash or two"
+    name, dot, key = spelling.partition(".")
+    lower = name.lower() + dot + key
+    if lower != spelling and look_up(lower).flags:
+        return f"{_short(spelling)}: vLLM tells upper case from lower; {_instead(look_up(lower), lower)}"
+    if spelling.startswith("--"):
+        return None
+    for end in range(len(spelling) - 1, 2, -1):
+        if flag := spellings().get(spelling[:end]):
+            return f"{_short(spelling)}: {_instead(Match((flag,)), f'{spelling[:end]}={_short(spelling[end:])}')}"
+    return None
+
+
+def _instead(match: Match, written: str) -> str:
+    """What to do instead of a wrong spelling: the right one, unless that could not be given either."""
+    name = match.flags[0].name
+    return OWNED.get(name) or REFUSED.get(name) or f"write {written}"
+
+
+def _unknown(spelling: str) -> str:
+    near = difflib.get_close_matches(_dashed(spelling), spellings(), n=1, cutoff=_NEAR)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"{_short(spelling)}: no argument of the vLLM this operator knows{hint}; an engine without it does not start"
 
 
 def _stray(argument: str) -> str:
