@@ -71,7 +71,7 @@ def report(rows: Sequence[Row], predictions: Mapping[str, Prediction]) -> None:
         _print_pool(name, prediction, found)
         summary += _summary(name, prediction, found)
         charts += _charts(name, prediction, found)
-    head = "| pool | risk | predicted N | measured N | best N within the risk | derived over best, 95 % interval |"
+    head = "| pool | risk | predicted N | measured N | best other N within the risk | derived over it, 95 % interval |"
     print(head, "|---|---|---|---|---|---|", *summary, sep="\n")
     print()
     if charts:
@@ -154,7 +154,8 @@ def _summary(name: str, prediction: Prediction, found: Sequence[Swept]) -> list[
         beyond = [each.sequences for each in found if each.share > risk / 1000]
         measured = max((each.sequences for each in within if each.sequences < min(beyond, default=1 << 30)), default=0)
         best, ratio = "", ""
-        compared = [each for each in within if each.ratio]
+        # Compared with itself the derived number would always hold.
+        compared = [each for each in within if each.ratio and each.sequences != prediction.derived]
         if risk == min(prediction.numbers) and compared:
             top = max(compared, key=lambda each: each.ratio[1] if each.ratio else 0.0)
             best = str(top.sequences)
