@@ -105,14 +105,15 @@ def _alone(windows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _paired(windows: Sequence[Row], base: Mapping[str, Row]) -> Sequence[Row]:
-    """The windows to compare: side by side where there are such, for turns differ by the machine's noise."""
+    """The windows to compare, of the least noisy kind: side by side with processor time, side by side, in turns."""
     paired = [row for row in windows if row["round"] in base]
-    return [row for row in paired if ".best." in row["round"]] or paired
+    together = [row for row in paired if ".best." in row["round"]]
+    return [row for row in together if "cpu_s" in row] or together or paired
 
 
 def _log_ratio(row: Row, other: Row) -> float:
     """Logarithm of the ratio of tokens per second; per second of the servers' own processor time where it is known."""
-    clock = "cpu_s" if row.get("cpu_s") and other.get("cpu_s") else "seconds"
+    clock = "cpu_s" if "cpu_s" in row and "cpu_s" in other else "seconds"
     return log(row["output_tokens"] / row[clock] / (other["output_tokens"] / other[clock]))
 
 
