@@ -47,6 +47,7 @@ bench: setup ## Benchmarks with figures (minutes)
 
 soak: setup ## Long runs with faults (an hour)
 	@$(RUN) pytest -m soak --timeout=7200
+	@$(RUN) pytest --hypothesis-profile=explore --timeout=7200 tests/unit tests/property
 
 clean: ## Remove the environment and caches of this checkout
 	@rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

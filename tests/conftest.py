@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # The same examples on every machine, and no judgement by the clock.
 settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+# New examples at every run, and more of them: `pytest --hypothesis-profile=explore`, which is part of `make soak`.
+settings.register_profile("explore", deadline=None, max_examples=500, database=None, print_blob=True)
 settings.load_profile("suite")
 
 

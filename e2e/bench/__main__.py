@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench import concurrency, plan_log_speed, plan_speed, preemption_link, sizing_accuracy, thousand_pools
+from bench import (
+    cluster_start,
+    concurrency,
+    plan_log_speed,
+    plan_speed,
+    preemption_link,
+    sizing_accuracy,
+    thousand_pools,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +27,7 @@ def _accuracy() -> None:
 
 
 BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
+    "cluster-start": cluster_start.main,
     "concurrency": concurrency.main,
     "plan-log-speed": plan_log_speed.main,
     "plan-speed": plan_speed.main,
