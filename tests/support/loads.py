@@ -57,6 +57,7 @@ LOADS: dict[str, Callable[[], Draw]] = {
     "three efforts, long prompts": lambda: classes((8192, 512, 1), (8192, 1792, 1), (8192, 5120, 1)),
     "three efforts, short prompts": lambda: classes((64, 512, 1), (64, 1792, 1), (64, 5120, 1)),
     "efforts that differ in both": lambda: classes((1000, 500, 1), (1000, 2000, 1), (2000, 4000, 1)),
+    "one effort in ten thirty times as long as most": lambda: classes((2000, 300, 6), (2000, 1500, 3), (2000, 9000, 1)),
     "lognormal chat": lambda: lognormal(2000, 0.8, 600, 0.95, 8000),
     "lognormal reasoning": lambda: lognormal(1500, 0.6, 3000, 0.8, 12_000),
     "nearly equal outputs": lambda: lognormal(512, 0.1, 2048, 0.2, 6000),

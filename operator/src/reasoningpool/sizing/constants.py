@@ -139,7 +139,7 @@ CPU_PREFILL_TOKENS_PER_S: Final = 1_000.0  # stand-in: a CPU serves tests, not l
 UNKNOWN_PREFILL_TOKENS_PER_S: Final = 5_000.0  # a custom accelerator without a stated bandwidth
 # Requests preempted more than once; fitted to 363 runs of the simulated scheduler (13 mixes, 8 to 256 sequences).
 REPEAT_BY_GROWTH: Final = Constant(
-    0.2, "x growth of a request over what a victim holds", 0.1, 0.3, "docs/sizing-concurrency.md"
+    0.13, "x length-biased growth over what a victim holds", 0.1, 0.2, "docs/sizing-concurrency.md"
 )
 REPEAT_BY_LOAD: Final = Constant(0.5, "x preemptions per request", 0.4, 0.6, "docs/sizing-concurrency.md")
 PREEMPTED_SHARE_SEEN: Final = (0.5, 1.4)  # simulated over expected, 5th and 95th percentile (bench preemption-link)

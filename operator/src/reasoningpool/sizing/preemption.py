@@ -18,9 +18,10 @@ The derivation, checked and calibrated against a request-level simulation of vLL
   `K_k = v_1 + 2 v_2 + ... + k v_k` and `spread = E[o^2] + 2 Var p`, from the drift and the variance of the total.
 - Those that wait before their start hold up the queue the longer the larger they are, so the prompt is taken half way
   between the mean and the size-biased mean; the half is the one guess in this.
-- A request that was preempted is the youngest when it returns and is likely to be preempted again, so fewer requests
-  than preemptions are counted: `share = m / ((1 + a x) (1 + b m))` with m preemptions per request and x = growth over
-  what a victim holds; a and b are fitted.
+- A request that was preempted is the youngest when it returns and is likely to be preempted again, as long as the long
+  runs last that filled the pool. So fewer requests than preemptions are counted: `share = m / ((1 + a x) (1 + b m))`
+  with m preemptions per request and x = growth of the run that a token belongs to, `E[o^2] / E[o]`, over what a victim
+  holds; a and b are fitted.
 
 A load of long prompts and short outputs is hardly ever preempted even where the pool is full: requests wait for room
 before they start. A load of short prompts and long outputs is preempted several times a request.
@@ -66,6 +67,7 @@ class Turnover:
     """What comes and goes, in blocks: means over requests, and the ages of requests in flight."""
 
     growth: float  # E[o]
+    biased_growth: float  # E[o^2] / E[o]
     spread: float  # E[o^2] + 2 Var p
     start: float  # what a request in the queue wants
     _ages: Floats
@@ -82,8 +84,8 @@ class Turnover:
         longest = float(lengths.max())
         ages = np.concatenate([np.zeros(1), np.geomspace(longest / _FINEST_AGE, longest, _AGES)])
         younger = np.minimum(ages[:, None] / lengths[None, :], 1.0) @ mixture.weights
-        spread = float(np.dot(requests, lengths * lengths)) + 2 * variance
-        return cls(float(np.dot(requests, lengths)), spread, (mean + biased) / 2, ages, younger)
+        growth, squares = (float(np.dot(requests, lengths**power)) for power in (1, 2))
+        return cls(growth, squares / growth, squares + 2 * variance, (mean + biased) / 2, ages, younger)
 
     def victims(self, sequences: int) -> Floats:
         """What the youngest, the second youngest, ... of N requests hold; the first few thousand of a very large N."""
@@ -109,7 +111,8 @@ def preemption(
         return NONE
     victim = float(np.dot(density, victims)) / total
     per_request = turnover.growth * total
-    repeated = (1 + c.REPEAT_BY_GROWTH.value * turnover.growth / victim) * (1 + c.REPEAT_BY_LOAD.value * per_request)
+    again = 1 + c.REPEAT_BY_GROWTH.value * turnover.biased_growth / victim
+    repeated = again * (1 + c.REPEAT_BY_LOAD.value * per_request)
     return Preemption(
         share=min(1.0, per_request / repeated),
         per_request=per_request,
