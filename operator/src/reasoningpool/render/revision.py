@@ -199,6 +199,8 @@ def _without_nulls(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """JSON of a model or dataclass without what is absent, so that a new optional field changes no digest."""
+    if value is None or isinstance(value, (str, int, float)):  # nearly all there is
+        return str(value) if isinstance(value, str) else value
     if isinstance(value, ResourceRequirements):
         kinds = {"requests": value.requests or {}, "limits": value.limits or {}}
         return {kind: {name: _number(item) for name, item in entries.items()} for kind, entries in kinds.items()}
@@ -210,7 +212,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return str(value) if isinstance(value, str) else value
+    return value
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
