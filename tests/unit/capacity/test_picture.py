@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from reasoningpool.capacity.picture import Panel, draw
 from unit.capacity.builders import effort, log, requests
 
@@ -30,6 +32,16 @@ def test_what_is_cut_has_a_colour_of_its_own() -> None:
     colours = [node.get("fill") for node in drawn().iter(f"{SVG}rect")]
     assert colours.count("#e08a3c") == 1
     assert colours.count("#6b9bd1") >= 3
+
+
+@pytest.mark.parametrize("budget", [1, 7, 999, 1000, 1024, 8192])
+def test_lengths_just_at_the_budget_are_not_shown_as_cut(budget: int) -> None:
+    thinking = [budget] * 90 + [max(1, budget // 2)] * 10
+    whole = log([t + 50 for t in thinking], thinking=thinking, prompt=[500] * 100)
+    panel = Panel(title="t", source="s", requests=requests(whole, effort("high", budget, 512)))
+    colours = [node.get("fill") for node in ET.fromstring(draw([panel])).iter(f"{SVG}rect")]
+    assert colours
+    assert "#e08a3c" not in colours
 
 
 def test_bars_stay_inside_the_picture() -> None:

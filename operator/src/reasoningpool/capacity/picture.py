@@ -28,6 +28,7 @@ _BARS: Final = 60
 _LONGEST_SOURCE: Final = 60  # characters
 _WITHIN: Final = "#6b9bd1"
 _CUT: Final = "#e08a3c"
+_GAP: Final = 0.6  # between bars
 _LINE: Final = "#b3261e"
 _INK: Final = "#222222"
 _FAINT: Final = "#8a8a8a"
@@ -93,7 +94,8 @@ def _plot(reach: Reach, x: int, y: int) -> Iterator[str]:
     """One histogram on a logarithmic axis from 1 token (0 counts as 1)."""
     longest = max(reach.longest, reach.tokens, 10)
     end = np.log10(longest) * 1.03
-    edges = np.linspace(0, end, _BARS + 1)
+    cut_from = float(np.log10(reach.tokens + 0.5))
+    edges = _edges(end, at=cut_from)
     counts, _ = np.histogram(np.log10(np.maximum(reach.lengths, 1)), bins=edges, weights=reach.weights)
     highest = float(counts.max()) or 1.0
     budget = x + np.log10(max(reach.tokens, 1)) / end * _WIDTH
@@ -101,7 +103,7 @@ def _plot(reach: Reach, x: int, y: int) -> Iterator[str]:
     yield _text(x, y - 6, name)
     cut = f"{100 * reach.cut_share:.1f} % {'longer' if reach.budget is Budget.PROMPT else 'cut'}"
     yield _text(x + _WIDTH, y - 6, cut, anchor="end", css="b" if reach.cut_share > MOST_CUT else "f")
-    yield from _bars(counts / highest, budget, x, y)
+    yield from _bars(counts / highest, x + np.clip(edges / end, 0, 1) * _WIDTH, x + cut_from / end * _WIDTH, y)
     yield f'<line x1="{x}" y1="{y + _HEIGHT}" x2="{x + _WIDTH}" y2="{y + _HEIGHT}" stroke="{_INK}"/>'
     yield from _ticks(end, x, y)
     yield (
@@ -112,19 +114,21 @@ def _plot(reach: Reach, x: int, y: int) -> Iterator[str]:
     yield _text(budget, y + _HEIGHT + 30, f"budget {reach.tokens:,}", anchor=anchor, css="b")
 
 
-def _bars(heights: NDArray[np.float64], budget: float, x: int, y: int) -> Iterator[str]:
-    step = _WIDTH / _BARS
-    for place, height in enumerate(heights):
-        if height <= 0:
+def _edges(end: float, at: float) -> NDArray[np.float64]:
+    """Edges of equal bins over [0, end], one of which is `at`: no bar stands on both sides of the budget."""
+    step = end / _BARS
+    return at + step * np.arange(-np.ceil(at / step), np.ceil((end - at) / step) + 1)
+
+
+def _bars(heights: NDArray[np.float64], edges: NDArray[np.float64], cut_from: float, y: int) -> Iterator[str]:
+    for height, left, right in zip(heights, edges, edges[1:], strict=False):
+        if height <= 0 or right - left <= _GAP:
             continue
-        left, right, tall = x + place * step, x + (place + 1) * step - 0.6, max(1.0, height * _HEIGHT)
-        inside = min(max(budget - left, 0.0), right - left)
-        for start, wide, colour in ((left, inside, _WITHIN), (left + inside, right - left - inside, _CUT)):
-            if wide > 0.05:
-                yield (
-                    f'<rect x="{start:.1f}" y="{y + _HEIGHT - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-                    f' fill="{colour}"/>'
-                )
+        tall, colour = max(1.0, height * _HEIGHT), _WITHIN if (left + right) / 2 < cut_from else _CUT
+        yield (
+            f'<rect x="{left:.1f}" y="{y + _HEIGHT - tall:.1f}" width="{right - left - _GAP:.1f}" height="{tall:.1f}"'
+            f' fill="{colour}"/>'
+        )
 
 
 def _ticks(end: float, x: int, y: int) -> Iterator[str]:
