@@ -4,9 +4,10 @@ Each pool has its own mix of efforts. A closed loop of clients keeps every serve
 turns within a round, so that all of them see the same noise of a shared machine, and throughput is compared within
 rounds.
 
-`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:best` (the derived number against its neighbours,
-all servers loaded at once) or `report`; the default is all of it, then the report. Windows are added to
-`e2e/bench/results/concurrency.json`; remove the file to start anew.
+`BENCH_CONCURRENCY` picks what to run: a pool, `pool:group`, `pool:28+29` (these numbers), `pool:best` (the derived
+number against its neighbours, all servers loaded at once) or `report`; the default is all of it, then the report.
+Windows are added to `e2e/bench/results/concurrency.json`; remove the file to start anew. `BENCH_SEED` gives other
+requests; round n of a sweep takes those of seed + n.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bench.closed_loop import Job, Load, Window, measure
 from bench.concurrency_report import Prediction, report
+from bench.concurrency_simulated import simulated_shares
 from engine import models, server
 from reasoningpool.sizing import (
     AcceleratorFacts,
@@ -58,7 +61,7 @@ class Rounds:
     window_s: float
 
 
-SWEEPS: Final = Rounds(3, 10.0)
+SWEEP_ROUNDS: Final = 3
 DUELS: Final = Rounds(24, 12.0)  # the derived number against the others within the risk, side by side
 
 
@@ -69,12 +72,13 @@ class Pool:
     mib: int
     efforts: tuple[tuple[int, int, int], ...]
     words: str
+    window_s: float = 10.0  # of a sweep: long compared with the longest run
 
 
 POOLS: Final = {
     "thinking": Pool(3, ((32, 16, 1), (32, 64, 1), (32, 192, 1)), "short prompts, outputs of 16, 64 and 192 tokens"),
     "prompts": Pool(7, ((256, 16, 1), (256, 64, 1), (256, 192, 1)), "long prompts, outputs of 16, 64 and 192 tokens"),
-    "skewed": Pool(6, ((64, 24, 6), (64, 96, 3), (64, 384, 1)), "one run in ten sixteen times as long as most"),
+    "skewed": Pool(6, ((64, 24, 6), (64, 96, 3), (64, 384, 1)), "one run in ten sixteen times as long as most", 40.0),
     "mixed": Pool(4, ((64, 32, 2), (96, 96, 2), (32, 256, 1)), "prompts and outputs that differ by effort"),
 }
 
@@ -141,7 +145,10 @@ def _share(windows: list[dict[str, Any]], number: int) -> float:
 def run_group(name: str, group: str, seed: int) -> None:
     """All rounds of one group; each window is written as soon as it is there."""
     pool, model = POOLS[name], models.ensure_tiny("tiny-random")
-    numbers = contenders(name) if group == "best" else groups(pool)[int(group)]
+    if "+" in group:
+        numbers = [int(number) for number in group.split("+")]
+    else:
+        numbers = contenders(name) if group == "best" else groups(pool)[int(group)]
     sizing = planned(pool)
     arguments = (
         *("--enforce-eager", "--block-size", str(BLOCK), "--kv-cache-memory-bytes", f"{pool.mib}M"),
@@ -167,14 +174,14 @@ def run_group(name: str, group: str, seed: int) -> None:
 def _in_turns(servers: dict[int, server.Server], pool: Pool, seed: int) -> Iterator[dict[int, Window]]:
     """Round after round, each server alone; every round begins with another one."""
     numbers = list(servers)
-    for turn in range(SWEEPS.number):
+    for turn in range(SWEEP_ROUNDS):
         order = numbers[turn % len(numbers) :] + numbers[: turn % len(numbers)]
         windows: dict[int, Window] = {}
         for number in order:
             one = servers[number]
             loads = {one.base_url: Load(jobs(pool, seed + turn), one.process.pid)}
             (measured,) = asyncio.run(
-                measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=SWEEPS.window_s)
+                measure(loads, clients=CLIENTS, warm_requests=WARM_REQUESTS, window_s=pool.window_s)
             )
             windows[number] = measured[one.base_url]
         yield windows
@@ -196,7 +203,7 @@ def _keep(name: str, turn: str, number: int, window: Window) -> None:
     rows = _rows()
     ordered = sorted(window.latencies)
     facts = asdict(window) | {"latencies": len(ordered), "p99_s": round(ordered[int(0.99 * (len(ordered) - 1))], 3)}
-    facts |= {"seconds": round(window.seconds, 3), "cpu_s": round(window.cpu_s, 2)}
+    facts |= {"seconds": round(window.seconds, 3), "cpu_s": round(window.cpu_s, 2), "warm_requests": WARM_REQUESTS}
     rows.append({"pool": name, "round": turn, "sequences": number} | facts)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
@@ -221,6 +228,7 @@ def main() -> None:
         name, _, group = item.partition(":")
         for each in [group] if group else [*map(str, range(len(groups(POOLS[name])))), "best"]:
             run_group(name, each, seed)
+    rows = _rows()
     predictions = {
         name: Prediction(
             words=pool.words,
@@ -230,7 +238,13 @@ def main() -> None:
                 point.sequences: point.preempted_share
                 for point in throughput_curve(sizing_input(pool), range(1, ENGINE_DEFAULT + 1))
             },
+            simulated=simulated_shares(
+                [row for row in rows if row["pool"] == name],
+                partial(jobs, pool),
+                blocks=planned(pool).num_blocks - 1,
+                block=BLOCK,
+            ),
         )
         for name, pool in POOLS.items()
     }
-    report(_rows(), predictions)
+    report(rows, predictions)

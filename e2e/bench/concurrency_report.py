@@ -30,6 +30,7 @@ class Prediction:
     usable_blocks: int
     numbers: Mapping[int, int]  # by risk in permille
     curve: Mapping[int, float]  # preempted share by number of sequences
+    simulated: Mapping[int, float]  # the same of windows served again by the simulated scheduler
 
     @property
     def derived(self) -> int:
@@ -132,16 +133,19 @@ def _interval(logs: Sequence[float]) -> tuple[float, float, float] | None:
 def _print_pool(name: str, prediction: Prediction, found: Sequence[Swept]) -> None:
     print(f"### {name}: {prediction.words}; {prediction.usable_blocks} blocks of 32 tokens\n")
     print(
-        "| max_num_seqs | predicted share | measured share (95 %) | preemptions per request | requests | tokens/s "
-        "| over derived (95 %) | p99 s |\n|---|---|---|---|---|---|---|---|"
+        "| max_num_seqs | predicted share | measured share (95 %) | simulated with the same requests "
+        "| preemptions per request | requests | tokens/s | over derived (95 %) | p99 s |"
     )
+    print("|---" * 9 + "|")
     for each in found:
         low, high = each.interval
+        again = prediction.simulated.get(each.sequences)
+        simulated = "" if again is None else f"{100 * again:.1f} %"
         mark = " (derived)" if each.sequences == prediction.derived else ""
         ratio = "{1:.3f} ({0:.3f} to {2:.3f})".format(*each.ratio) if each.ratio and not mark else ""
         print(
             f"| {each.sequences}{mark} | {100 * prediction.curve[each.sequences]:.1f} % "
-            f"| {100 * each.share:.1f} % ({100 * low:.1f} to {100 * high:.1f}) "
+            f"| {100 * each.share:.1f} % ({100 * low:.1f} to {100 * high:.1f}) | {simulated} "
             f"| {each.preemptions / each.requests:.3f} | {each.requests:,} | {each.tokens_per_second:,.0f} "
             f"| {ratio} | {each.p99_s:.2f} |"
         )

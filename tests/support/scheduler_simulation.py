@@ -64,7 +64,8 @@ class Outcome:
 class Scheduler:
     """A replica of `pool` blocks under closed-loop load with at most `limit` sequences.
 
-    `constant` blocks are held by every request whatever its length.
+    `constant` blocks are held by every request whatever its length. With `empty` it starts idle, else as if it had run
+    for long.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Scheduler:
         batched: int = 8192,
         constant: int = 0,
         seed: int = 1,
+        empty: bool = False,
     ) -> None:
         self._rng = np.random.default_rng(seed)
         self._draw, self._pool, self._limit = draw, pool, limit
@@ -86,14 +88,15 @@ class Scheduler:
         # generate, tokens still to prefill.
         self._running: list[Request] = []
         self._held, self._left, self._todo = (np.zeros(0, dtype=np.int64) for _ in range(3))
-        self._start()
+        if not empty:
+            self._start()
 
-    def run(self, requests: int, *, sample_every: int | None = None) -> Outcome:
-        """Serve until `requests` have completed after a warm-up of four times the limit.
+    def run(self, requests: int, *, warm_up: int | None = None, sample_every: int | None = None) -> Outcome:
+        """Serve until `requests` have completed after `warm_up` others, by default four times the limit.
 
         With `sample_every` the blocks held are noted every so many steps.
         """
-        seen, warm_up = Outcome(), 4 * self._limit
+        seen, warm_up = Outcome(), 4 * self._limit if warm_up is None else warm_up
         while seen.requests < requests:
             victims = self._make_room()
             if not victims:
