@@ -16,7 +16,6 @@ from typing import Any, Final
 import yaml
 
 from reasoningpool.catalog import accelerators, find_model, models
-from reasoningpool.catalog.types import AcceleratorEntry
 from reasoningpool.sizing import AcceleratorFacts
 
 _CONFIGS: Final = Path(__file__).with_name("model_configs.yaml")
@@ -149,19 +148,19 @@ def device(
         fitting = near or [e for e in fitting if abs(_bytes(e) / 2**30 / nominal_gib - 1) < _NOMINAL_TOLERANCE]
     if total_bytes is not None:
         nearest = min(fitting or everything, key=lambda entry: abs(_bytes(entry) - total_bytes))
-        return _facts(nearest, total_bytes)
+        return replace(nearest, memory_bytes=total_bytes)
     fitting = [entry for entry in fitting if _bytes(entry) >= at_least_bytes]
     if gpu is None or not fitting:
         return None
     smallest, largest = (pick(fitting, key=_bytes) for pick in (min, max))
     if len({entry.compute_capability for entry in fitting}) > 1:
         return None
-    return _facts(smallest, _bytes(smallest)) if _bytes(largest) <= _SAME_SIZE * _bytes(smallest) else None
+    return smallest if _bytes(largest) <= _SAME_SIZE * _bytes(smallest) else None
 
 
 @cache
-def _products() -> tuple[AcceleratorEntry, ...]:
-    offered = [entry for entry in accelerators().values() if entry.memory_bytes is not None]
+def _products() -> tuple[AcceleratorFacts, ...]:
+    offered = [entry.facts for entry in accelerators().values() if entry.facts.memory_bytes is not None]
     others = [
         replace(offered[0], product=name, memory_bytes=int(gib * 2**30), compute_capability=capability)
         for name, (gib, capability) in _OTHERS.items()
@@ -169,11 +168,11 @@ def _products() -> tuple[AcceleratorEntry, ...]:
     return (*offered, *others)
 
 
-def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:
+def _is_named(facts: AcceleratorFacts, gpu: str) -> bool:
     """Whether the product's model name is in the text in whole words: "DGX Spark (GB10)" is GB10, "L40S" not L40."""
     words = [word for word in re.split(r"[\s/_(),-]+", gpu.lower()) if word]
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
-    parts = [part for part in entry.product.lower().split("-") if not part.endswith("gb")]
+    parts = [part for part in facts.product.lower().split("-") if not part.endswith("gb")]
     forms = [part.rstrip("0123456789") for part in parts if part.rstrip("0123456789") in _FORMS]
     model = [p for p in parts if p.rstrip("0123456789") not in _FORMS and p not in _OPTIONAL]
     if not (set(model) <= set(words) or "".join(model) in runs or "rtx" + "".join(model) in runs):
@@ -182,19 +181,10 @@ def _is_named(entry: AcceleratorEntry, gpu: str) -> bool:
     return not stated or not forms or stated == forms
 
 
-def _nominal(entry: AcceleratorEntry) -> int:
-    found = re.search(r"(\d+)GB$", entry.product)
-    return int(found.group(1)) if found else round(_bytes(entry) / 2**30)
+def _nominal(facts: AcceleratorFacts) -> int:
+    found = re.search(r"(\d+)GB$", facts.product)
+    return int(found.group(1)) if found else round(_bytes(facts) / 2**30)
 
 
-def _bytes(entry: AcceleratorEntry) -> int:
-    return entry.memory_bytes or 0
-
-
-def _facts(entry: AcceleratorEntry, memory_bytes: int) -> AcceleratorFacts:
-    return AcceleratorFacts(
-        product=entry.product,
-        memory_bytes=memory_bytes,
-        compute_capability=entry.compute_capability,
-        memory_bandwidth_bytes_per_s=entry.memory_bandwidth_bytes_per_s,
-    )
+def _bytes(facts: AcceleratorFacts) -> int:
+    return facts.memory_bytes or 0

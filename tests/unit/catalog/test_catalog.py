@@ -38,25 +38,26 @@ def test_accelerator_has_less_memory_than_its_name_says_in_gib(
     name: str, nominal_gb: int, capability: tuple[int, int]
 ) -> None:
     entry = accelerators()[name]
-    assert entry.memory_bytes is not None
-    assert 0.9 * nominal_gb < entry.memory_bytes / GIB < nominal_gb
-    assert entry.compute_capability == capability
+    assert entry.facts.product == name
+    assert entry.facts.memory_bytes is not None
+    assert 0.9 * nominal_gb < entry.facts.memory_bytes / GIB < nominal_gb
+    assert entry.facts.compute_capability == capability
     assert entry.resource_name == "nvidia.com/gpu"
     assert entry.node_label_key == "nvidia.com/gpu.product"
     assert entry.node_label_values
-    assert entry.memory_bandwidth_bytes_per_s is not None
-    assert 2e11 < entry.memory_bandwidth_bytes_per_s < 1e13
+    assert entry.facts.memory_bandwidth_bytes_per_s is not None
+    assert 2e11 < entry.facts.memory_bandwidth_bytes_per_s < 1e13
 
 
 def test_an_h100_reports_79_18_gib() -> None:
-    memory = accelerators()["H100-SXM-80GB"].memory_bytes
+    memory = accelerators()["H100-SXM-80GB"].facts.memory_bytes
     assert memory is not None
     assert memory / GIB == pytest.approx(79.18, abs=0.001)
 
 
 def test_the_cpu_asks_for_no_device() -> None:
     entry = accelerators()["CPU"]
-    assert (entry.memory_bytes, entry.resource_name, entry.node_label_key, entry.node_label_values) == (
+    assert (entry.facts.memory_bytes, entry.resource_name, entry.node_label_key, entry.node_label_values) == (
         None,
         None,
         None,

@@ -9,8 +9,9 @@ from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transi
 from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, ObjectKey, Plan
 from reasoningpool.reconcile.executor import NotLeading, Report
 from reasoningpool.reconcile.memory import Refused, StatusSeen
-from reasoningpool.reconcile.pool_task import PoolTask, Timing, Tools
+from reasoningpool.reconcile.pool_task import PoolTask, Tools
 from reasoningpool.reconcile.shape import digest
+from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import Store
 from unit.reconcile.builders import pool, stateful_set
 
@@ -181,7 +182,7 @@ async def test_k18_backing_off_grows_to_the_limit_and_only_a_change_of_the_pool_
         assert world.task.cycles == 1
         world.task.wake(urgent=True)
         await world.until(lambda: world.task.cycles == 2)
-    delays = [world.task._backoff(None) for _ in range(12)]
+    delays = [world.task._sleeper.back_off(None) for _ in range(12)]
     assert max(delays) <= 300 * 1.2
     assert delays[-1] >= 300 * 0.8
 

@@ -26,12 +26,7 @@ CPU: Final = AcceleratorFacts(
 def accelerator(name: str) -> AcceleratorFacts:
     entry = find_accelerator(name)
     assert entry is not None, name
-    return AcceleratorFacts(
-        product=entry.product,
-        memory_bytes=entry.memory_bytes,
-        compute_capability=entry.compute_capability,
-        memory_bandwidth_bytes_per_s=entry.memory_bandwidth_bytes_per_s,
-    )
+    return entry.facts
 
 
 def custom_gpu(gib: float, *, capability: tuple[int, int] = (9, 0), product: str = "custom") -> AcceleratorFacts:

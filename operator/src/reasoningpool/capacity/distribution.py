@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reasoningpool.capacity.log import Floats, Ints
 
 POINTS: Final = 20_000
+PERCENTILES: Final = (0.5, 0.9, 0.99)  # what is stated and shown of lengths and times
 _Z90: Final = NormalDist().inv_cdf(0.9)
 _Z99: Final = NormalDist().inv_cdf(0.99)
 
@@ -64,5 +65,5 @@ def weighted_quantiles(values: Ints | Floats, weights: Floats | None, shares: tu
 
 def percentiles(values: Ints, weights: Floats | None = None) -> TokenQuantiles:
     """p50, p90 and p99, at least 1 token each as the resource wants them."""
-    p50, p90, p99 = (max(1, round(q)) for q in weighted_quantiles(values, weights, (0.5, 0.9, 0.99)))
+    p50, p90, p99 = (max(1, round(q)) for q in weighted_quantiles(values, weights, PERCENTILES))
     return TokenQuantiles(p50=p50, p90=p90, p99=p99)

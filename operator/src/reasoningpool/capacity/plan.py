@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from reasoningpool.capacity.advice import Advice, Reach, advise, reaches
-from reasoningpool.capacity.distribution import weighted_quantiles
+from reasoningpool.capacity.distribution import PERCENTILES, weighted_quantiles
 from reasoningpool.capacity.mix import TierRequests
 from reasoningpool.capacity.prompts import LongPrompts, long_prompts, with_room_for_prompts
 from reasoningpool.capacity.replicas import MOST_REPLICAS, Answer, Objectives, replicas_for
@@ -19,7 +19,6 @@ from reasoningpool.sizing import CurvePoint, DoesNotFit, SizingInput, SizingPlan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PERCENTILES: Final = (0.5, 0.9, 0.99)
 _SECONDS_PER_HOUR: Final = 3600
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import yaml
 
 from reasoningpool.catalog.types import AcceleratorEntry, ModelEntry, Source
+from reasoningpool.sizing.types import AcceleratorFacts
 
 _GIB: Final = 1 << 30
 _GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -125,10 +126,12 @@ def _accelerator(name: str, item: Mapping[str, Any]) -> AcceleratorEntry:
     major, minor = (int(part) for part in capability.split(".")) if capability else (0, 0)
     has_device = memory is not None
     return AcceleratorEntry(
-        product=name,
-        memory_bytes=int(memory * _GIB) if memory is not None else None,
-        compute_capability=(major, minor) if capability else None,
-        memory_bandwidth_bytes_per_s=float(item["bandwidth"]) if "bandwidth" in item else None,
+        facts=AcceleratorFacts(
+            product=name,
+            memory_bytes=int(memory * _GIB) if memory is not None else None,
+            compute_capability=(major, minor) if capability else None,
+            memory_bandwidth_bytes_per_s=float(item["bandwidth"]) if "bandwidth" in item else None,
+        ),
         resource_name=_GPU_RESOURCE if has_device else None,
         node_label_key=_GPU_LABEL if has_device else None,
         node_label_values=tuple(item.get("labels", ())),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reasoningpool.sizing.types import AcceleratorFacts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -19,15 +21,11 @@ class Source:
 class AcceleratorEntry:
     """An accelerator product a tier can ask for by name.
 
-    `memory_bytes` is the driver's real count, `None` for the CPU. `resource_name` is the extended
-    resource a pod requests (`None`: no device). `node_labels` are alternatives of one node label's
-    values, rendered as node affinity when there is more than one.
+    `resource_name` is the extended resource a pod requests (`None`: no device). `node_label_values` are
+    alternatives of one node label's values, rendered as node affinity when there is more than one.
     """
 
-    product: str
-    memory_bytes: int | None
-    compute_capability: tuple[int, int] | None
-    memory_bandwidth_bytes_per_s: float | None
+    facts: AcceleratorFacts
     resource_name: str | None
     node_label_key: str | None
     node_label_values: tuple[str, ...]

@@ -139,7 +139,8 @@ def plan(file: str, output: str, svg: str | None, service_accounts: tuple[str, .
     costs are estimates. Exit code 2: input that cannot be used; 3: a tier does not fit, or no number of replicas
     keeps its objectives.
     """
-    from reasoningpool.cli import plan_output, plan_pools, plan_source  # noqa: PLC0415 - imports of a second that other commands spare
+    # imports of a second that other commands spare
+    from reasoningpool.cli import plan_json, plan_picture, plan_pools, plan_source, plan_text  # noqa: PLC0415
 
     request = plan_source.Request(
         file=file,
@@ -165,12 +166,12 @@ def plan(file: str, output: str, svg: str | None, service_accounts: tuple[str, .
     except plan_source.LengthsError as error:
         fail((str(error),))
     if svg is not None:
-        _write(svg, plan_output.picture(planned))
+        _write(svg, plan_picture.as_svg(planned))
     if output == "json":
-        documents = [plan_output.as_json(pool) for pool in planned]
+        documents = [plan_json.as_json(pool) for pool in planned]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
-        click.echo("\n\n".join(plan_output.as_text(pool) for pool in planned))
+        click.echo("\n\n".join(plan_text.as_text(pool) for pool in planned))
     if not all(pool.kept for pool in planned):
         raise SystemExit(EXIT_DOES_NOT_FIT)
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
 from reasoningpool.planning import conditions as cond
-from reasoningpool.planning.conditions import Condition
-from reasoningpool.planning.features import feature_conditions, pool_feature_warnings
-from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
 from reasoningpool.planning.pod_deletions import pod_deletions
+from reasoningpool.planning.pool_status import kept_status, pool_status
 from reasoningpool.planning.progress import TierState, tier_state
 from reasoningpool.planning.readings import readings_wanted
-from reasoningpool.planning.status import summary, tier_status
 from reasoningpool.planning.types import (
     OWNED_KINDS,
     Apply,
@@ -32,7 +28,6 @@ from reasoningpool.planning.types import (
     Prune,
     Snapshot,
 )
-from reasoningpool.planning.verification import sizing_verified
 from reasoningpool.render import PoolIdentity, render_pool, revision_of
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
@@ -67,27 +62,24 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     suspended = bool(pool.spec.suspend)
     states = {outcome.tier.name: tier_state(outcome, snapshot, now=now, suspended=suspended) for outcome in outcomes}
     warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
-    status = _status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
-    readings = tuple(wanted for outcome in outcomes for wanted in readings_wanted(outcome.live))
-    refusals_wanted = tuple(state.refusals_wanted for state in states.values() if state.refusals_wanted)
+    passive = Plan(
+        logs_wanted=_logs_wanted(states, snapshot),
+        refusals_wanted=tuple(state.refusals_wanted for state in states.values() if state.refusals_wanted),
+        readings_wanted=tuple(wanted for outcome in outcomes for wanted in readings_wanted(outcome.live)),
+        status=_changed(
+            snapshot, pool_status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
+        ),
+    )
     if suspended:
-        return Plan(
-            logs_wanted=_logs_wanted(states, snapshot),
-            refusals_wanted=refusals_wanted,
-            readings_wanted=readings,
-            status=_changed(snapshot, status),
-        )
+        return passive
     applies = _applies(pool, outcomes)
     prunes = _prunes(pool, snapshot, applies, outcomes)
     deletions = pod_deletions(outcomes, snapshot)
-    return Plan(
+    return replace(
+        passive,
         applies=applies,
         prunes=prunes,
         pod_deletions=tuple(deletion.pod for deletion in deletions),
-        logs_wanted=_logs_wanted(states, snapshot),
-        refusals_wanted=refusals_wanted,
-        readings_wanted=readings,
-        status=_changed(snapshot, status),
         events=(
             *_events(outcomes, states, prunes, now),
             *(deletion.note for deletion in deletions),
@@ -108,7 +100,7 @@ def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
     message = f"the operator failed on this pool ({error}); please report it with the operator's log"
     ready = cond.false(ConditionType.READY, Reason.RECONCILE_ERROR, message)
     event = _note(EventType.WARNING, Reason.RECONCILE_ERROR, message, "Reconcile")
-    return Plan(status=_changed(snapshot, _kept_status(snapshot, (ready,), now)), events=(event,))
+    return Plan(status=_changed(snapshot, kept_status(snapshot, (ready,), now)), events=(event,))
 
 
 def _changed(snapshot: Snapshot, status: Manifest) -> Manifest | None:
@@ -120,117 +112,7 @@ def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -
     accepted = cond.false(ConditionType.ACCEPTED, reason, f"{message}; running pods are left as they are")
     ready = cond.fold((accepted,))
     event = _note(EventType.WARNING, reason, message, "Validate")
-    return Plan(status=_changed(snapshot, _kept_status(snapshot, (ready, accepted), now)), events=(event,))
-
-
-def _kept_status(snapshot: Snapshot, replaced: tuple[Condition, ...], now: datetime) -> Manifest:
-    """The last status with these conditions in place of the old ones and live replica counts."""
-    before: dict[str, Any] = dict(snapshot.pool.get("status") or {})
-    metadata = snapshot.pool["metadata"]
-    generation = int(metadata.get("generation", 0))
-    kinds = {condition.type for condition in replaced}
-    known = (set(ConditionType), set(Reason))
-    kept = tuple(
-        Condition(
-            ConditionType(entry["type"]), ConditionStatus(entry["status"]), Reason(entry["reason"]), entry["message"]
-        )
-        for entry in before.get("conditions") or ()
-        if entry["type"] in known[0] - kinds and entry["reason"] in known[1]
-    )
-    tiers = [_recounted(entry, snapshot, str(metadata["name"])) for entry in before.get("tiers") or ()]
-    ready = sum(int(entry.get("readyReplicas", 0)) for entry in tiers)
-    desired = sum(int(entry.get("desiredReplicas", 0)) for entry in tiers)
-    return (
-        before
-        | {
-            "observedGeneration": generation,
-            "reason": str(replaced[0].reason),
-            "conditions": cond.render(
-                (*replaced, *kept), before.get("conditions") or (), generation=generation, now=now
-            ),
-        }
-        | ({"tiers": tiers, "ready": f"{ready}/{desired}"} if tiers else {})
-    )
-
-
-def _recounted(entry: dict[str, Any], snapshot: Snapshot, pool: str) -> dict[str, Any]:
-    name, desired = str(entry["name"]), int(entry.get("desiredReplicas", 0))
-    live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool, name), name)
-    ready = min(live.ready_pods, desired)
-    return entry | {"readyReplicas": ready, "ready": f"{ready}/{desired}"}
-
-
-def _status(
-    pool: ReasoningPool,
-    snapshot: Snapshot,
-    *,
-    outcomes: tuple[TierOutcome, ...],
-    states: dict[str, TierState],
-    warnings: tuple[Finding, ...],
-    now: datetime,
-) -> Manifest:
-    before = snapshot.pool.get("status") or {}
-    tiers_before = {str(entry.get("name")): entry for entry in before.get("tiers") or ()}
-    found = (
-        _accepted(warnings, pool_feature_warnings(pool.spec)),
-        _sized(states),
-        _workloads_ready(states),
-        sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),
-        *feature_conditions(pool.spec),
-    )
-    ready = cond.fold(found)
-    if pool.spec.suspend:
-        ready = cond.unknown(
-            ConditionType.READY, Reason.SUSPENDED, f"suspended: nothing is changed or removed; {ready.message}"
-        )
-    return {
-        "observedGeneration": pool.generation,
-        "conditions": cond.render((ready, *found), before.get("conditions") or (), generation=pool.generation, now=now),
-        "tiers": [
-            tier_status(
-                pool,
-                outcome,
-                states[outcome.tier.name],
-                tiers_before.get(outcome.tier.name),
-                _of_tier(warnings, outcome.index),
-            )
-            for outcome in outcomes
-        ],
-    } | summary(outcomes, ready.reason)
-
-
-def _of_tier(warnings: Iterable[Finding], index: int) -> tuple[str, ...]:
-    prefix = f"spec.tiers[{index}]"
-    return tuple(
-        str(warning)
-        for warning in warnings
-        if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix
-    )
-
-
-def _accepted(warnings: tuple[Finding, ...], features: tuple[str, ...]) -> Condition:
-    texts = (*(str(warning) for warning in warnings), *features)
-    message = "the spec is valid" + (f"; but: {'; '.join(texts)}" if texts else "")
-    return cond.true(ConditionType.ACCEPTED, Reason.ACCEPTED, message)
-
-
-def _sized(states: dict[str, TierState]) -> Condition:
-    missing = [state.message for state in states.values() if state.reason is Reason.DOES_NOT_FIT]
-    if missing:
-        return cond.false(ConditionType.SIZED, Reason.DOES_NOT_FIT, "; ".join(missing))
-    return cond.true(ConditionType.SIZED, Reason.SIZED, "every tier's budgets fit its accelerators")
-
-
-def _workloads_ready(states: dict[str, TierState]) -> Condition:
-    good = {Reason.ALL_READY, Reason.SCALED_TO_ZERO}
-    bad = [state for state in states.values() if state.reason not in good]
-    if not bad:
-        return cond.true(
-            ConditionType.WORKLOADS_READY, Reason.ALL_READY, "; ".join(state.message for state in states.values())
-        )
-    # A failure explains more than progress does.
-    first = min(bad, key=lambda state: state.reason not in FAILURE_REASONS)
-    return cond.false(ConditionType.WORKLOADS_READY, first.reason, "; ".join(state.message for state in bad))
+    return Plan(status=_changed(snapshot, kept_status(snapshot, (ready, accepted), now)), events=(event,))
 
 
 def _applies(pool: ReasoningPool, outcomes: tuple[TierOutcome, ...]) -> tuple[Apply, ...]:

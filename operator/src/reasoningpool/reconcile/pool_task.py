@@ -32,6 +32,7 @@ from reasoningpool.reconcile.pod_logs import read_logs
 from reasoningpool.reconcile.readings import Readings
 from reasoningpool.reconcile.refusals import Refusals
 from reasoningpool.reconcile.shape import digest
+from reasoningpool.reconcile.sleeper import Sleeper, Timing
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of
 
 log = logging.getLogger(__name__)
@@ -54,19 +55,6 @@ class FailurePlanner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """All waits of a pool's task, in seconds."""
-
-    resync: float = 300.0
-    # After a change of the pool: long enough for `kubectl apply` of several objects, too short to be felt.
-    settle: float = 0.05
-    # Between two cycles that only children called for; a rollout's pods report many times a second.
-    gap: float = 1.0
-    first_backoff: float = 1.0
-    max_backoff: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What every pool's task shares."""
 
@@ -78,7 +66,7 @@ class Tools:
     plan_failure: FailurePlanner
     readings: Readings = field(default_factory=Readings)
     may_write: Callable[[], bool] = lambda: True
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
     # Planning takes some ten milliseconds of CPU. One pool at a time, so that a thousand of them leave the event
     # loop free in between (the Lease must be renewed), and pools that changed before pools that only report.
     turn: Gate = field(default_factory=lambda: Gate(1))
@@ -108,17 +96,12 @@ class PoolTask:
         self._tools = tools
         self._memory = PoolMemory()
         self._refusals = Refusals(tools.kube)
-        self._wake = asyncio.Event()
-        self._urgent = False
-        self._changed = False
-        self._alarm = False
-        self._errors = 0
+        self._sleeper = Sleeper(tools.timing)
         self._log = logging.LoggerAdapter(log, {"pool_namespace": name.namespace, "pool": name.name})
 
     def wake(self, *, urgent: bool) -> None:
         """Run a cycle soon. `urgent`: the pool itself changed, which also ends a back-off."""
-        self._urgent = self._urgent or urgent
-        self._wake.set()
+        self._sleeper.wake(urgent=urgent)
 
     def saw_status(self, pool: Mapping[str, Any]) -> None:
         """The watch shows the pool, which but for its status is as it was; wakes if the status is not our last one."""
@@ -144,13 +127,12 @@ class PoolTask:
 
     async def _cycle_until_gone(self) -> None:
         while True:
-            self._wake.clear()
-            self._changed, self._urgent = self._urgent, False
-            priority = Priority.URGENT if self._changed or not self.cycles else Priority.NORMAL
+            changed = self._sleeper.begin_cycle()
+            priority = Priority.URGENT if changed or not self.cycles else Priority.NORMAL
             try:
                 async with self._tools.cycles.slot(priority):
                     delay = await self._cycle(priority)
-                self._errors = 0
+                self._sleeper.succeeded()
             except (Gone, NotFound):
                 self._log.info("the pool is gone")
                 return
@@ -158,56 +140,13 @@ class PoolTask:
                 self._log.debug("not leading any more; nothing is written")
                 delay = self._tools.timing.resync
             except KubeError as error:
-                delay = self._backoff(error.retry_after)
+                delay = self._sleeper.back_off(error.retry_after)
                 self._tell(error, delay)
             except Exception as error:  # noqa: BLE001 - a fault in one pool must not end the others
-                delay = self._backoff(None)
+                delay = self._sleeper.back_off(None)
                 self._log.exception("reconciling failed unexpectedly; next try in %.0f s", delay)
                 await self._tell_status(type(error).__name__)
-            await self._sleep(delay)
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
-    async def _sleep(self, delay: float) -> None:
-        """Until woken or until `delay` is over, then a moment more, so that changes that come together count once."""
-        timing, ended = self._tools.timing, time.monotonic()
-        self._alarm = False
-        alarm = asyncio.get_running_loop().call_later(delay, self.wake_by_clock)
-        try:
-            while True:
-                await self._wake.wait()
-                if self._alarm or self._urgent or not self._errors:
-                    break
-                self._wake.clear()  # backing off: events of children do not shorten it
-        finally:
-            alarm.cancel()
-        if self._urgent:
-            await asyncio.sleep(timing.settle)
-        elif not self._alarm:
-            await self._rest(ended + timing.gap - time.monotonic())
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait out the gap between cycles, less if the pool itself changes meanwhile."""
-        self._wake.clear()
-        self._alarm = False
-        alarm = asyncio.get_running_loop().call_later(max(0.0, seconds), self.wake_by_clock)
-        try:
-            while not (self._alarm or self._urgent):
-                await self._wake.wait()
-                self._wake.clear()
-        finally:
-            alarm.cancel()
-
-    def wake_by_clock(self) -> None:
-        """The resync, the requeue or the end of a back-off is due."""
-        self._alarm = True
-        self._wake.set()
-
-    def _backoff(self, retry_after: float | None) -> float:
-        timing = self._tools.timing
-        self._errors += 1
-        delay = min(timing.max_backoff, timing.first_backoff * 2.0 ** min(self._errors - 1, 20))
-        return max(delay * random.uniform(0.8, 1.2), retry_after or 0.0)
+            await self._sleeper.sleep(delay)
 
     def _tell(self, error: KubeError, delay: float) -> None:
         if isinstance(error, Forbidden):
@@ -216,8 +155,6 @@ class PoolTask:
             self._log.error("the API server refuses what the operator sends: %s. Next try in %.0f s", error, delay)
         else:
             self._log.warning("%s (HTTP %s); next try in %.1f s", error.message, error.status or "-", delay)
-
-    # -- working ---------------------------------------------------------------------------------------------------
 
     async def _cycle(self, priority: Priority) -> float:
         """One look at the world and what follows from it; answers the seconds until the next look."""
@@ -257,8 +194,7 @@ class PoolTask:
         """A plan on what is known when it is this pool's turn, and the refusals it knew of."""
         async with self._tools.turn.slot(priority):
             await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
-            if not self._urgent:
-                self._wake.clear()  # what children had to tell until now is in this snapshot
+            self._sleeper.children_seen()  # what they had to tell until now is in this snapshot
             snapshot = self._snapshot(pool)
             return snapshot.failures, self._tools.planner(snapshot, now=datetime.now(UTC))
 

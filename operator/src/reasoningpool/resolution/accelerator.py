@@ -39,12 +39,7 @@ def _from_catalog(entry: AcceleratorEntry, spec: AcceleratorSpec, per_replica: i
     labels = {entry.node_label_key: entry.node_label_values} if entry.node_label_key else {}
     default = defaults.gpu_tolerations(entry.resource_name) if entry.resource_name else ()
     return EffectiveAccelerator(
-        facts=AcceleratorFacts(
-            product=entry.product,
-            memory_bytes=entry.memory_bytes,
-            compute_capability=entry.compute_capability,
-            memory_bandwidth_bytes_per_s=entry.memory_bandwidth_bytes_per_s,
-        ),
+        facts=entry.facts,
         per_replica=per_replica,
         resource_name=entry.resource_name,
         node_labels=labels,

@@ -14,7 +14,8 @@ from typing import Any, Final
 import kopf
 from typing_extensions import override
 
-from reasoningpool.adapters.kube import Kube, collection_path, plural
+from reasoningpool.adapters.kube import Kube
+from reasoningpool.adapters.paths import collection_path, plural
 from reasoningpool.api import names
 from reasoningpool.planning.types import ObjectKey
 from reasoningpool.reconcile.observer import SELECTOR

@@ -16,9 +16,10 @@ from reasoningpool.adapters.login import NoCluster, connect
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.executor import Executor
 from reasoningpool.reconcile.observer import Observer
-from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Timing, Tools
+from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Tools
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.readings import Readings
+from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import PoolName, Store
 from reasoningpool.runtime import logs
 from reasoningpool.runtime.handlers import Watcher

@@ -69,10 +69,8 @@ class ConfigReader:
             value = self.values.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                message = f"{key} must be a whole number, not {_shown(value)}"
-                raise GeometryError(message, field=key)
-            if isinstance(value, float) and not value.is_integer():
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            if isinstance(value, bool) or not whole:
                 message = f"{key} must be a whole number, not {_shown(value)}"
                 raise GeometryError(message, field=key)
             if not low <= value <= high:

@@ -6,6 +6,7 @@ Shapes as in vLLM's `MambaStateShapeCalculator` (`model_executor/layers/mamba/ma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from reasoningpool.sizing.config_reader import ConfigReader
@@ -55,16 +56,38 @@ class StateGeometry:
         return channels * window * _CONV_BYTES + self.heads // tensor_parallel * self.head_elements * ssm_bytes
 
 
+class Mixer(Enum):
+    """The kinds of layers with a fixed state."""
+
+    DELTA_NET = auto()
+    SHORT_CONVOLUTION = auto()
+    MAMBA1 = auto()
+    MAMBA2 = auto()
+
+
 def read_state(reader: ConfigReader, hidden: int) -> StateGeometry:
     """The state of a model's recurrent layers. Raises `GeometryError` when the configuration does not tell."""
+    match read_mixer(reader):
+        case Mixer.DELTA_NET:
+            return _delta_net(reader)
+        case Mixer.SHORT_CONVOLUTION:
+            return _short_convolution(reader, hidden)
+        case Mixer.MAMBA1:
+            return _mamba1(reader, hidden)
+        case Mixer.MAMBA2:
+            return _mamba2(reader, hidden)
+
+
+def read_mixer(reader: ConfigReader) -> Mixer:
+    """The kind of a model's recurrent layers. Raises `GeometryError` when the configuration does not tell."""
     if reader.present("linear_num_value_heads") or reader.present("linear_num_key_heads"):
-        return _delta_net(reader)
+        return Mixer.DELTA_NET
     if reader.present("conv_L_cache"):
-        return _short_convolution(reader, hidden)
+        return Mixer.SHORT_CONVOLUTION
     if reader.text("model_type") == "jamba" or reader.present("mamba_dt_rank"):
-        return _mamba1(reader, hidden)
+        return Mixer.MAMBA1
     if reader.present("mamba_d_state") or reader.present("ssm_state_size"):
-        return _mamba2(reader, hidden)
+        return Mixer.MAMBA2
     message = (
         "the model has layers with a fixed state, but neither linear_num_key_heads (gated delta net), "
         "mamba_d_state or ssm_state_size (Mamba) nor conv_L_cache (short convolution) says how large"

@@ -7,27 +7,26 @@ from dataclasses import replace
 from reasoningpool.sizing.config_reader import ConfigReader
 from reasoningpool.sizing.errors import GeometryError
 from reasoningpool.sizing.integers import ceil_div
-from reasoningpool.sizing.matrices import Kind, Matrix, Split
-from reasoningpool.sizing.state import mamba_inner, read_mamba2, read_state
+from reasoningpool.sizing.matrices import Matrix, Split, linear, small
+from reasoningpool.sizing.state import Mixer, mamba_inner, read_mamba2, read_mixer, read_state
 
 
 def state_matrices(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
     """The matrices of one mixer."""
-    if reader.present("linear_num_value_heads"):
-        return _delta_net(reader, hidden)
-    if reader.present("conv_L_cache"):
-        return _short_convolution(reader, hidden)
-    if reader.text("model_type") == "jamba" or reader.present("mamba_dt_rank"):
-        return _mamba1(reader, hidden)
-    return _mamba2(reader, hidden)
-
-
-def _linear(name: str, rows: int, columns: int, split: Split, *, tensor: str = "") -> Matrix:
-    return Matrix(name=name, kind=Kind.LINEAR, rows=rows, columns=columns, split=split, tensor=tensor)
+    match read_mixer(reader):
+        case Mixer.DELTA_NET:
+            return _delta_net(reader, hidden)
+        case Mixer.SHORT_CONVOLUTION:
+            return _short_convolution(reader, hidden)
+        case Mixer.MAMBA1:
+            return _mamba1(reader, hidden)
+        case Mixer.MAMBA2:
+            return _mamba2(reader, hidden)
 
 
 def _small(name: str, rows: int, columns: int = 1, *, split: Split = Split.ROWS) -> Matrix:
-    return Matrix(name=name, kind=Kind.SMALL, rows=rows, columns=columns, split=split)
+    """Like `small`, but cut over the ranks: most of a mixer's are."""
+    return small(name, rows, columns, split=split)
 
 
 def _delta_net(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
@@ -38,8 +37,8 @@ def _delta_net(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
     values = value_heads * value_dim
     kernel = reader.integer("linear_conv_kernel_dim", high=64, default=4)
     return (
-        _linear("linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, Split.ROWS),
-        _linear("linear_attn.out_proj", hidden, values, Split.COLUMNS),
+        linear("linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, Split.ROWS),
+        linear("linear_attn.out_proj", hidden, values, Split.COLUMNS),
         _small("linear_attn.in_proj_ba", 2 * value_heads, hidden),
         _small("linear_attn.conv1d", 2 * keys + values, kernel),
         _small("linear_attn.A_log", 2 * value_heads),  # with dt_bias
@@ -53,11 +52,11 @@ def _mamba2(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
     bias = reader.flag("mamba_conv_bias", default=True) and reader.flag("use_conv_bias", default=True)
     normed = reader.flag("mamba_rms_norm", default=reader.text("model_type") != "falcon_h1")
     taps = shape.kernel + (1 if bias else 0)
-    inputs = _linear("mixer.in_proj", 2 * shape.inner + shape.heads, hidden, Split.ROWS, tensor="mixer.in_proj")
+    inputs = linear("mixer.in_proj", 2 * shape.inner + shape.heads, hidden, Split.ROWS, tensor="mixer.in_proj")
     return (
         inputs,
         replace(inputs, rows=grouped, units=shape.groups),
-        _linear("mixer.out_proj", hidden, shape.inner, Split.COLUMNS),
+        linear("mixer.out_proj", hidden, shape.inner, Split.COLUMNS),
         _small("mixer.conv1d", shape.inner, taps),
         replace(_small("mixer.conv1d", grouped, taps), units=shape.groups),
         _small("mixer.A", 3 * shape.heads),  # with D and dt_bias
@@ -73,8 +72,8 @@ def _mamba1(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
     kernel = reader.integer("mamba_d_conv", high=64, default=4)
     bias = reader.flag("mamba_conv_bias", default=True)
     return (
-        _linear("mamba.in_proj", 2 * inner, hidden, Split.ROWS),
-        _linear("mamba.out_proj", hidden, inner, Split.COLUMNS),
+        linear("mamba.in_proj", 2 * inner, hidden, Split.ROWS),
+        linear("mamba.out_proj", hidden, inner, Split.COLUMNS),
         _small("mamba.x_proj", rank + 2 * state, inner, split=Split.COLUMNS),
         _small("mamba.dt_proj", inner, rank + 1),
         _small("mamba.conv1d", inner, kernel + (1 if bias else 0)),
@@ -89,7 +88,7 @@ def _short_convolution(reader: ConfigReader, hidden: int) -> tuple[Matrix, ...]:
         message = f"conv_dim is {state.channels}, which is not the hidden size {hidden}"
         raise GeometryError(message, field="conv_dim")
     return (
-        _linear("conv.in_proj", 3 * hidden, hidden, Split.ROWS),
-        _linear("conv.out_proj", hidden, hidden, Split.COLUMNS),
+        linear("conv.in_proj", 3 * hidden, hidden, Split.ROWS),
+        linear("conv.out_proj", hidden, hidden, Split.COLUMNS),
         _small("conv.conv", hidden, state.conv_kernel),
     )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reasoningpool.sizing.config_reader import ConfigReader
-from reasoningpool.sizing.matrices import Kind, Matrix, Split
+from reasoningpool.sizing.matrices import Matrix, Split, linear, small
 
 
 def zamba_matrices(reader: ConfigReader, hidden: int, shared: Sequence[Matrix], hybrid_layers: int) -> list[Matrix]:
     """`shared` is one block's attention and feed-forward; the rest is per hybrid layer."""
     blocks = reader.integer("num_mem_blocks", high=1_000, default=1)
     found = [replace(matrix, layers=blocks) for matrix in shared]
-    found.append(_linear("linear", hidden, hidden, Split.NONE, hybrid_layers))
-    found.append(Matrix(name="shared_norms", kind=Kind.SMALL, rows=3 * hidden, layers=blocks))
+    found.append(linear("linear", hidden, hidden, Split.NONE, layers=hybrid_layers))
+    found.append(small("shared_norms", 3 * hidden, layers=blocks))
     rank = reader.integer("adapter_rank", high=10**5, default=128)
     width = 2 * hidden
     if reader.flag("use_shared_attention_adapter", default=False):
@@ -26,10 +26,6 @@ def zamba_matrices(reader: ConfigReader, hidden: int, shared: Sequence[Matrix], 
 
 def _adapter(name: str, inputs: int, rank: int, outputs: int, layers: int) -> list[Matrix]:
     return [
-        _linear(f"{name}.A", rank, inputs, Split.ROWS, layers),
-        _linear(f"{name}.B", outputs, rank, Split.ROWS, layers),
+        linear(f"{name}.A", rank, inputs, Split.ROWS, layers=layers),
+        linear(f"{name}.B", outputs, rank, Split.ROWS, layers=layers),
     ]
-
-
-def _linear(name: str, rows: int, columns: int, split: Split, layers: int) -> Matrix:
-    return Matrix(name=name, kind=Kind.LINEAR, rows=rows, columns=columns, split=split, layers=layers)

@@ -1,4 +1,4 @@
-"""Builds the whole status, so that an unchanged world gives an equal object."""
+"""One tier's entry of the status: its sizing, what is in effect, its rollout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.api.conditions import Reason
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
 from reasoningpool.api.text import printable
@@ -16,7 +15,6 @@ from reasoningpool.render import revision_of
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import SizingPlan
 
-_MOST_TEXT: Final = 1000
 _MOST_LONG_TEXT: Final = 4000
 _MOST_WARNINGS: Final = 32
 
@@ -101,27 +99,3 @@ def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutS
         waiting=_long(outcome.waiting) if outcome.waiting else None,
         updated_replicas=updated,
     )
-
-
-def summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]:
-    """The flat fields that the printer columns read."""
-    desired = sum(outcome.desired_replicas for outcome in outcomes)
-    ready = sum(min(outcome.live.ready_pods, outcome.desired_replicas) for outcome in outcomes)
-    gpus = sum(
-        outcome.desired_replicas * outcome.tier.accelerator.per_replica
-        for outcome in outcomes
-        if not outcome.tier.accelerator.is_cpu
-    )
-    sequences = [
-        f"{outcome.tier.name} {outcome.sizing.max_num_seqs}"
-        for outcome in outcomes
-        if isinstance(outcome.sizing, SizingPlan)
-    ]
-    return {
-        "model": ", ".join(dict.fromkeys(outcome.tier.model.served_name for outcome in outcomes))[:_MOST_TEXT],
-        "tierNames": ", ".join(outcome.tier.name for outcome in outcomes)[:_MOST_TEXT],
-        "ready": f"{ready}/{desired}",
-        "reason": str(reason),
-        "gpus": gpus,
-        "maxNumSeqs": ", ".join(sequences)[:_MOST_TEXT],
-    }

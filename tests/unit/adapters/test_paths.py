@@ -2,7 +2,7 @@
 
 import pytest
 
-from reasoningpool.adapters.kube import collection_path, object_path, plural
+from reasoningpool.adapters.paths import collection_path, object_path, plural
 from reasoningpool.planning.types import OWNED_KINDS, ObjectKey
 
 
