@@ -187,10 +187,10 @@ def test_what_is_added_to_children_by_hand_stays_and_what_is_edited_is_put_back(
 
 @pytest.fixture
 def lonely_node(crd_cluster: Kubernetes) -> Iterator[str]:
-    """A node that nothing but this test speaks for."""
+    """A node that nothing but this test speaks for, of a product that no other test's pods wait for."""
     name = "lonely"
     capacity = {"cpu": "64", "memory": "512Gi", "pods": "10", "nvidia.com/gpu": "8", "ephemeral-storage": "1Ti"}
-    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H200"}
     crd_cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
     ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": stamp()}
     status = json.dumps({"status": {"conditions": [ready], "capacity": capacity, "allocatable": capacity}})
@@ -209,7 +209,7 @@ def test_a_silent_node_is_named_and_its_engine_is_not_called_loading(
     cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))
     with running(crd_cluster.kubeconfig, cluster.namespace, tmp_path / "log") as operator:
         operator.wait_leading()
-        cluster.create_pool(pool(tiers=[tier()]))
+        cluster.create_pool(pool(tiers=[tier()], accelerator={"product": "H200-SXM-141GB"}))
         eventually(
             lambda: [pod for pod in cluster.list("Pod") if pod["spec"].get("nodeName") == lonely_node],
             "a scheduled pod",
