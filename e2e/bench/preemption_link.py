@@ -6,15 +6,16 @@ from full half of the time to full once in a hundred steps. Beside it what P(res
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product, repeat
 from typing import Final
 
 import numpy as np
 
 from reasoningpool.sizing import observe
 from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture
-from reasoningpool.sizing.preemption import Turnover, preemption
+from reasoningpool.sizing.preemption import Preemption, Turnover, preemption
 from support.loads import LOADS
 from support.scheduler_simulation import Draw, Scheduler
 
@@ -27,10 +28,21 @@ FEWEST: Final = 20  # preempted requests below which a run tells nothing
 BINS: Final = ((0.003, 0.01), (0.01, 0.03), (0.03, 0.1), (0.1, 0.5))
 
 
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A pool under load, as expected and as simulated."""
+
+    expected: Preemption
+    turnover: Turnover
+    overflow: float  # P(resident > usable)
+    share: float  # of requests preempted in the simulation
+
+
 def main() -> None:
     """Simulated over expected share, by expected share."""
-    rows = [row for make in LOADS.values() for row in _runs(make())]
-    expected, simulated, overflow = np.array(rows).T
+    grid = list(product(SEQUENCES, DEVIATIONS))
+    runs = [run for make in LOADS.values() for run in simulate(make(), grid, requests=REQUESTS, seeds=repeat(1))]
+    expected, simulated, overflow = np.array([(run.expected.share, run.share, run.overflow) for run in runs]).T
     print("Ratios at the 5th, 50th and 95th percentile of the runs.\n")
     print("| expected share | runs | simulated over expected share | simulated share over P(resident > usable) |")
     print("|---|---|---|---|")
@@ -44,20 +56,26 @@ def main() -> None:
     print()
 
 
-def _runs(draw: Draw) -> Iterator[tuple[float, float, float]]:
-    """Expected and simulated share and P(resident > usable) for all pools of one load."""
-    mixture = _mixture(draw)
-    demand, turnover = BlockDemand.of(mixture), Turnover.of(mixture)
-    centres = mixture.starts + mixture.lengths / 2
-    variance = np.dot(mixture.weights, (centres - demand.mean) ** 2 + mixture.lengths**2 / 12)
-    for sequences, deviations in product(SEQUENCES, DEVIATIONS):
+def simulate(
+    draw: Draw, grid: Iterable[tuple[int, float]], *, requests: int, seeds: Iterable[int]
+) -> Iterator[Simulated]:
+    """Pools for pairs of a number of sequences and how many deviations they are larger than what these hold on average.
+
+    Left out are pools in which one request would not fit and runs with next to no preemption.
+    """
+    blocks = _mixture(draw)
+    demand, turnover = BlockDemand.of(blocks), Turnover.of(blocks)
+    centres = blocks.starts + blocks.lengths / 2
+    variance = np.dot(blocks.weights, (centres - demand.mean) ** 2 + blocks.lengths**2 / 12)
+    for (sequences, deviations), seed in zip(grid, seeds, strict=False):
         pool = int(sequences * demand.mean + deviations * np.sqrt(sequences * variance))
-        if pool < 1.05 * (mixture.starts + mixture.lengths).max():
-            continue  # one request would not fit
-        seen = Scheduler(draw, pool=pool, limit=sequences, block=BLOCK, batched=BATCHED).run(REQUESTS)
+        if pool < 1.05 * (blocks.starts + blocks.lengths).max():
+            continue
+        scheduler = Scheduler(draw, pool=pool, limit=sequences, block=BLOCK, batched=BATCHED, seed=seed)
+        seen = scheduler.run(requests)
         if seen.preempted >= FEWEST:
             expected = preemption(demand.sum(sequences), turnover, sequences, pool)
-            yield expected.share, seen.preempted_share, demand.overflow(sequences, pool)
+            yield Simulated(expected, turnover, demand.overflow(sequences, pool), seen.preempted_share)
 
 
 def _mixture(draw: Draw) -> BlockMixture:

@@ -137,8 +137,8 @@ FP8_COMPUTE_FROM: Final = (8, 9)
 COMPUTE_SHARE: Final = Constant(0.5, "of the dense tensor rate in prefill", 0.3, 0.7, "reasoned; no GPU was measured")
 CPU_PREFILL_TOKENS_PER_S: Final = 1_000.0  # stand-in: a CPU serves tests, not load
 UNKNOWN_PREFILL_TOKENS_PER_S: Final = 5_000.0  # a custom accelerator without a stated bandwidth
-# Requests preempted more than once, fitted to 158 runs of the simulated scheduler (14 mixes, 16 to 64 sequences);
-# 0.10 to 0.15 fit alike.
+# Requests preempted more than once, fitted to 153 runs of the simulated scheduler (14 mixes, 16 to 64 sequences; the
+# benchmark `preemption-calibration`); 0.10 to 0.15 fit alike.
 REPEAT_BY_GROWTH: Final = Constant(
     0.13, "x length-biased growth over what a victim holds", 0.1, 0.2, "docs/sizing-concurrency.md"
 )

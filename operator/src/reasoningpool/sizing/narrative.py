@@ -40,7 +40,7 @@ def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]
         Step(
             name="preempted requests",
             value=f"{permille(found.preempted_share) / 10:.1f} %",
-            formula=f"expected at full load; simulations of the scheduler gave {c.PREEMPTED_SHARE_SEEN[0]:g} to "
+            formula=f"expected at full load; simulations of the scheduler mostly gave {c.PREEMPTED_SHARE_SEEN[0]:g} to "
             f"{c.PREEMPTED_SHARE_SEEN[1]:g} times what is expected",
         ),
         Step(
