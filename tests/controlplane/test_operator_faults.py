@@ -118,6 +118,20 @@ def test_k16_410_inside_and_outside_a_stream_is_followed_by_a_new_list(cluster, 
         assert operator.process.poll() is None
 
 
+def test_k16_a_child_deleted_in_the_gap_is_made_again(cluster, faults, operate):
+    with operate() as operator:
+        operator.wait_leading()
+        cluster.create_pool(one_tier())
+        reaches(cluster, 1)
+        faults.mute_watches = True
+        cluster.delete("StatefulSet", "p-reasoning")
+        faults.expire_watches.add(SETS.format(cluster.namespace))
+        eventually(lambda: not faults.expire_watches, "the watch to be answered with 410")
+        faults.mute_watches = False
+        reaches(cluster, 1)
+        eventually(lambda: "watches had missed" in operator.text(), "the comparison to say so")
+
+
 def test_k16_a_pool_deleted_in_the_gap_leaves_no_task_behind(cluster, faults, operate):
     with operate("--resync-seconds", "3") as operator:
         operator.wait_leading()

@@ -39,6 +39,17 @@ def test_a_standby_that_watches_nothing_is_alive(heartbeats, now):
     assert heartbeats.dead() == []
 
 
+def test_k16_a_path_that_is_listed_once_more_had_a_gap(heartbeats):
+    gaps = []
+    heartbeats.on_gap = lambda: gaps.append(1)
+    heartbeats.expect(["/pools", "/pods"])
+    for path in ("/pools", "/pods", "/nodes", "/nodes"):
+        heartbeats.note_list(path)
+    assert not gaps
+    heartbeats.note_list("/pods")
+    assert len(gaps) == 1
+
+
 async def test_each_chunk_of_a_stream_counts():
     class Reader:
         exception = "kept"

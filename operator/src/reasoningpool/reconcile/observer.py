@@ -1,7 +1,8 @@
 """Keeps store and tasks true to the cluster where watches alone cannot: at the start, and after gaps.
 
 A watch that starts anew does not say what was deleted in between, and one that is open but silent says nothing
-at all. So everything is listed once in full before any pool is touched, and compared by metadata from time to time.
+at all. So everything is listed once in full before any pool is touched, and compared by metadata after each gap and
+from time to time.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Observer:
         self._store = store
         self._pools = pools
         self._scopes: tuple[str | None, ...] = namespaces if namespaces is not None else (None,)
+        self._gap = asyncio.Event()
         # Why the first list is not in yet, for the readiness endpoint.
         self.trouble = "listing the objects of all pools"
 
@@ -81,14 +83,25 @@ class Observer:
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
+    def gap(self) -> None:
+        """A watch had expired and is begun anew: what was deleted in between has to be looked for."""
+        self._gap.set()
+
     async def run(self, interval: float) -> None:
         """Compare for ever."""
         while True:
-            await asyncio.sleep(interval * random.uniform(0.8, 1.2))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval * random.uniform(0.8, 1.2)):
+                    await self._gap.wait()
+                # Watches mostly expire together; and a server that has every watch expire is not asked without pause.
+                await asyncio.sleep(self._lag)
+            self._gap.clear()
             try:
                 await self.compare()
             except KubeError as error:
                 log.warning("comparing with the cluster failed: %s", error.message)
+                await asyncio.sleep(_MAX_RETRY_SECONDS)
+                self._gap.set()
 
     async def compare(self) -> Drift:
         """List metadata only, and mend what differs: deleted objects are dropped, missed changes read."""

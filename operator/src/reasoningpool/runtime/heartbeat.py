@@ -21,6 +21,9 @@ class Heartbeats:
         self.dead_after = 2 * silence + _GRACE_SECONDS
         self._clock = clock
         self._last: dict[str, float] = {}
+        self._listed: set[str] = set()
+        # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
+        self.on_gap: Callable[[], None] = lambda: None
 
     def expect(self, paths: Iterable[str]) -> None:
         """These paths are watched from now on."""
@@ -33,6 +36,14 @@ class Heartbeats:
         if path in self._last:
             self._last[path] = self._clock()
 
+    def note_list(self, path: str) -> None:
+        """The watcher begins a list of this path."""
+        if path not in self._last:
+            return
+        if path in self._listed:
+            self.on_gap()
+        self._listed.add(path)
+
     def dead(self) -> list[str]:
         """Paths not heard of for too long, with the seconds since."""
         now = self._clock()
@@ -40,7 +51,7 @@ class Heartbeats:
 
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """A response type for the watcher's HTTP session that notes what comes in."""
-        note = self.note
+        note, note_list = self.note, self.note_list
 
         class NotingResponse(aiohttp.ClientResponse):
             @override
@@ -51,6 +62,8 @@ class Heartbeats:
                     note(path)
                     if is_watch:
                         self.content = _NotingReader(self.content, lambda: note(path))  # type: ignore[assignment]
+                    elif "continue" not in self.url.query:
+                        note_list(path)
                 elif self.status == 410 and is_watch:
                     # kopf lists anew when this is said inside the stream, and ends when it is said before it.
                     self.status = 200

@@ -113,6 +113,7 @@ class Operator:
         )
         pools = self._pools = Pools(tools)
         observer = self._observer = Observer(kube, store, pools, settings.namespaces)
+        self._heartbeats.on_gap = observer.gap
         self._store = store
         watcher = Watcher(
             kube,
