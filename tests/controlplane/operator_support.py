@@ -28,8 +28,9 @@ from aiohttp import web
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.planning.types import Apply, Manifest, ObjectKey, Plan
-from reasoningpool.reconcile.executor import Executor, Report
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.types import Apply, Plan
+from reasoningpool.reconcile.apply.executor import Executor, Report
 from reasoningpool.reconcile.memory import PoolMemory
 from reasoningpool.reconcile.observer import Observer
 from reasoningpool.reconcile.store import PoolName, Store

@@ -12,8 +12,9 @@ from reasoningpool.adapters.errors import NotFound, Permanent
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.planning.types import Apply, ObjectKey, Plan, Prune
-from reasoningpool.reconcile.executor import Executor, NotLeading
+from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.types import Apply, Plan, Prune
+from reasoningpool.reconcile.apply.executor import Executor, NotLeading
 
 SCALE, MAIN = names.SCALE_FIELD_MANAGER, names.FIELD_MANAGER
 

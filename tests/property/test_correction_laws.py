@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reasoningpool.planning.readings import KVPool
-from reasoningpool.planning.verification import TOLERANCE_PERMILLE
+from reasoningpool.planning.verification.kv_pools import KVPool
+from reasoningpool.planning.verification.sizing import TOLERANCE_PERMILLE
 from support.engines import limit_of, run_until_settled
 from support.pools import pool, tier
 from support.world import World, condition

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reasoningpool.catalog import models
-from reasoningpool.sizing import AcceleratorFacts, Geometry, KVCacheDType, SizingError
-from reasoningpool.sizing.blocks import KVLayout, kv_layout
-from reasoningpool.sizing.grouping import pipeline_stages
-from reasoningpool.sizing.kv_elements import KVElements, PackedKVCacheDType
-from reasoningpool.sizing.matrices import Kind, Split
-from reasoningpool.sizing.sharding import check_shards
-from reasoningpool.sizing.weights import WeightFormat
+from reasoningpool.model import Geometry
+from reasoningpool.model.matrices import Kind, Split
+from reasoningpool.model.sharding import check_shards
+from reasoningpool.model.weights import WeightFormat
+from reasoningpool.sizing import AcceleratorFacts, KVCacheDType, SizingError
+from reasoningpool.sizing.kv.blocks import KVLayout, kv_layout
+from reasoningpool.sizing.kv.grouping import pipeline_stages
+from reasoningpool.sizing.kv.kv_elements import KVElements, PackedKVCacheDType
 from support import planner_models as m
 
 LAW = settings(max_examples=200, deadline=None, derandomize=True, database=None)

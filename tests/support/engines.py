@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reasoningpool.planning.live import LivePod, live_tier
-from reasoningpool.planning.readings import Reading, reading_key, readings_wanted
+from reasoningpool.planning.verification.kv_pools import Reading, reading_key, readings_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.readings import Reading
 from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, PodRefusal, Snapshot
+from reasoningpool.planning.verification.kv_pools import Reading
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from reasoningpool.adapters import engine_metrics
 from reasoningpool.adapters.engine_metrics import EngineMetrics, parse_kv_pool
-from reasoningpool.planning.readings import KVPool, ReadingProblem
+from reasoningpool.planning.verification.kv_pools import KVPool, ReadingProblem
 
 DATA = Path(__file__).parents[2] / "data"
 SERIES = 'vllm:cache_config_info{{block_size="{size}",engine="{engine}",num_gpu_blocks="{blocks}"}} 1.0'

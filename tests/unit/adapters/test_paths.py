@@ -3,7 +3,8 @@
 import pytest
 
 from reasoningpool.adapters.paths import collection_path, object_path, plural
-from reasoningpool.planning.types import OWNED_KINDS, ObjectKey
+from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.types import OWNED_KINDS
 
 
 @pytest.mark.parametrize(("api_version", "kind", "name"), OWNED_KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reasoningpool.planning.diagnosis import diagnose
+from reasoningpool.planning.diagnosis.pods import diagnose
 from reasoningpool.planning.live import LivePod
 from reasoningpool.planning.types import PodLog
 from support.pools import pool

@@ -12,8 +12,8 @@ import yaml
 
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionType, Reason
 from reasoningpool.cli.files import read_pools
-from reasoningpool.planning.conditions import FOLDED
 from reasoningpool.planning.offline import offline_pool
+from reasoningpool.planning.status.conditions import FOLDED
 from reasoningpool.resolution.resolve import ResolutionSettings
 
 ROOT = Path(__file__).parents[3]

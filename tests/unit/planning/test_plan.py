@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
+from reasoningpool.objects import ObjectKey
 from reasoningpool.planning import plan_failure
-from reasoningpool.planning.types import ApplyFailure, ObjectKey
+from reasoningpool.planning.types import ApplyFailure
 from support.pools import changed, chat_tier, full, pool, tier
 from support.world import NOW, World, condition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reasoningpool.planning.refusal import refusal_of, telling_refusal
+from reasoningpool.planning.diagnosis.pod_creation import refusal_of, telling_refusal
 from reasoningpool.planning.types import PodRefusal
 from support.pools import chat_tier, pool, tier
 from support.world import World, condition

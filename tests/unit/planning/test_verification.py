@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
-from reasoningpool.planning.readings import KVPool, Reading, ReadingProblem
-from reasoningpool.planning.verification import TOLERANCE_PERMILLE
+from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem
+from reasoningpool.planning.verification.sizing import TOLERANCE_PERMILLE
 from support.engines import NAME, limit_of, read_all, run_until_settled
 from support.pools import TINY_CONFIG, changed, chat_tier, pool, tier
 from support.world import World, condition

@@ -6,8 +6,9 @@ import logging
 import pytest
 
 from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
-from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, ObjectKey, Plan
-from reasoningpool.reconcile.executor import NotLeading, Report
+from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, Plan
+from reasoningpool.reconcile.apply.executor import NotLeading, Report
 from reasoningpool.reconcile.memory import Refused, StatusSeen
 from reasoningpool.reconcile.pool_task import PoolTask, Tools
 from reasoningpool.reconcile.shape import digest

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from reasoningpool.planning.readings import KVPool, ReadingProblem, ReadingWanted
 from reasoningpool.planning.types import Plan
+from reasoningpool.planning.verification.kv_pools import KVPool, ReadingProblem, ReadingWanted
+from reasoningpool.reconcile.observe.kv_pools import Readings
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.readings import Readings
 from reasoningpool.reconcile.store import PoolName
 from unit.reconcile.builders import pool
 from unit.reconcile.test_pool_task import World

@@ -4,7 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from reasoningpool.adapters.errors import Forbidden, Transient
 from reasoningpool.planning.types import PodRefusal, RefusalsWanted
-from reasoningpool.reconcile.refusals import AGAIN_SECONDS, FORBIDDEN_AGAIN_SECONDS, GRACE_SECONDS, Refusals
+from reasoningpool.reconcile.observe.pod_creations import (
+    AGAIN_SECONDS,
+    FORBIDDEN_AGAIN_SECONDS,
+    GRACE_SECONDS,
+    Refusals,
+)
 
 WANTED = (RefusalsWanted(namespace="llm", stateful_set_uid="u"),)
 START = datetime(2026, 1, 1, tzinfo=UTC)

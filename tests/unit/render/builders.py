@@ -11,9 +11,9 @@ from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.pod_placement import TaintEffect, Toleration, TolerationOperator
 from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.api.spec_tier import Workload
+from reasoningpool.model.geometry import Geometry
 from reasoningpool.render import PoolIdentity, render_tier
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectiveModel, EffectiveTier
-from reasoningpool.sizing.geometry import Geometry
 from reasoningpool.sizing.types import (
     AcceleratorFacts,
     ConcurrencyPolicy,

@@ -11,9 +11,10 @@ from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.spec_engine import ChatTemplate, ConfigMapKeyRef
 from reasoningpool.api.spec_model import SecretKeyRef
 from reasoningpool.api.spec_tier import KVOffloadSpec
-from reasoningpool.render import PoolIdentity, check_chat_template, engine_arguments, render_tier, settle
-from reasoningpool.render.environment import DIRECTORIES
+from reasoningpool.render import PoolIdentity, check_chat_template, engine_arguments, render_tier
+from reasoningpool.render.pod.environment import DIRECTORIES
 from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.rollout import settle
 from reasoningpool.sizing.types import KVCacheDType
 from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from unit.render import builders as b

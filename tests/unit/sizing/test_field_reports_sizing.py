@@ -8,7 +8,8 @@ from math import floor
 import pytest
 
 from reasoningpool.catalog import find_model
-from reasoningpool.sizing import Geometry, KVCacheDType, Limit, SizingError, SizingPlan, plan
+from reasoningpool.model import Geometry
+from reasoningpool.sizing import KVCacheDType, Limit, SizingError, SizingPlan, plan
 from reasoningpool.sizing.memory import memory_shares
 from unit.sizing.builders import (
     GIB,

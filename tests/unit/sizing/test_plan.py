@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from reasoningpool.model import Geometry, GeometryError
 from reasoningpool.sizing import (
     ConcurrencyPolicy,
     DoesNotFit,
     FitUnit,
-    Geometry,
-    GeometryError,
     KVCacheDType,
     Limit,
     SizingError,

@@ -1,6 +1,7 @@
 """Advice on the block size."""
 
-from reasoningpool.sizing import Geometry, KVCacheDType
+from reasoningpool.model import Geometry
+from reasoningpool.sizing import KVCacheDType
 from unit.sizing.builders import CPU, dense_config, effort, geometry, planned
 
 TIER = {

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from reasoningpool.vllm.flag_table import Takes, look_up, spellings
-from reasoningpool.vllm.permitted_arguments import (
-    FREE,
-    ONLY_KEYS,
-    OWNED_KEYS,
-    REFUSED_VALUES,
-    WARNED,
-    WARNED_BESIDE,
-)
+from reasoningpool.vllm.permitted_arguments import FREE, ONLY_KEYS, OWNED_KEYS, REFUSED_VALUES, WARNED, WARNED_BESIDE
 
 VERSION = (0, 33, 0)
 

@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from reasoningpool.planning.readings import KVPool, Reading, ReadingProblem
+from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem
 
 METRIC: Final = "vllm:cache_config_info"
 # An engine answers within milliseconds, under load within a second or so; the page of 0.33 has 100 kB.

@@ -17,7 +17,7 @@ from reasoningpool.adapters.login import Relogin
 from reasoningpool.adapters.paths import collection_path, object_path
 from reasoningpool.adapters.transport import DEFAULT_CONCURRENCY, REQUEST_TIMEOUT_SECONDS, Request, Transport
 from reasoningpool.api import names
-from reasoningpool.planning.types import Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey
 
 _PAGE: Final = 100
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from reasoningpool.api import names
-from reasoningpool.planning.types import ObjectKey
+from reasoningpool.objects import ObjectKey
 
 # Server-side apply does not ask for discovery when the kinds are known.
 _PLURALS: Final = {

@@ -16,7 +16,7 @@ import yaml
 from typing_extensions import override
 
 from reasoningpool.cli import explain as explaining
-from reasoningpool.cli.plan import plan
+from reasoningpool.cli.plan.command import plan
 from reasoningpool.cli.pools import complain, finish, offline, read, service_accounts_option
 from reasoningpool.cli.running import run
 

@@ -10,7 +10,7 @@ from reasoningpool.cli.curve import curve_json, curve_text
 from reasoningpool.cli.shortfall import shortfall_json
 from reasoningpool.planning.offline import OfflineTier
 from reasoningpool.planning.outcome import fit_message
-from reasoningpool.planning.tier_status import sizing_status
+from reasoningpool.planning.status.tier_status import sizing_status
 from reasoningpool.sizing import DoesNotFit, SizingPlan, throughput_curve
 
 _WIDTH = 100

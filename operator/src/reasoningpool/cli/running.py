@@ -37,8 +37,8 @@ from reasoningpool.resolution.resolve import ResolutionSettings
 )
 def run(**flags: Any) -> None:
     """Run the operator. Every option may also be set as REASONINGPOOL_<OPTION> in the environment."""
-    from reasoningpool.runtime.run import run as run_operator  # noqa: PLC0415 - imports kopf, which takes seconds
-    from reasoningpool.runtime.settings import BadSettings, Settings  # noqa: PLC0415 - see above
+    from reasoningpool.process.operator import run as run_operator  # noqa: PLC0415 - imports kopf, which takes seconds
+    from reasoningpool.process.settings import BadSettings, Settings  # noqa: PLC0415 - see above
 
     try:
         settings = Settings.of(**{name: value if value != () else None for name, value in flags.items()})

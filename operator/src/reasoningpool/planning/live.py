@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.planning.types import Manifest
+from reasoningpool.objects import Manifest
 
 REVISION_LABEL: Final = "controller-revision-hash"
 # Long enough that a cycle meets it, short enough that the event of an hour ago is not sent anew.

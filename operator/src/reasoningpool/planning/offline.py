@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reasoningpool.api.resource import ReasoningPool
+from reasoningpool.objects import Manifest
 from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
-from reasoningpool.planning.types import Manifest, Snapshot
+from reasoningpool.planning.types import Snapshot
 from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve

@@ -7,26 +7,17 @@ from dataclasses import dataclass, replace
 from reasoningpool.api import names
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
-from reasoningpool.planning.correction import Correction, cause_of_change, recorded, sized
-from reasoningpool.planning.features import tier_feature_warnings
+from reasoningpool.objects import Manifest
 from reasoningpool.planning.live import LiveTier, live_tier
-from reasoningpool.planning.types import Manifest, Snapshot
-from reasoningpool.planning.verification import TierSizing, Verdict, verified_before, verify
-from reasoningpool.render import (
-    PoolIdentity,
-    check_chat_template,
-    check_pod_overrides,
-    describe_change,
-    pod_intent,
-    render_tier,
-    revision_of,
-    settle,
-    sizing_key,
-    waiting_change,
-)
+from reasoningpool.planning.status.features import tier_feature_warnings
+from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
+from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
+from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import written_path
+from reasoningpool.rollout import describe_change, pod_intent, revision_of, settle, sizing_key, waiting_change
 from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
 from reasoningpool.sizing.units import fit_figure
 

@@ -10,28 +10,19 @@ from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
-from reasoningpool.planning import conditions as cond
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.diagnosis.progress import TierState, tier_state
 from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
 from reasoningpool.planning.pod_deletions import pod_deletions
-from reasoningpool.planning.pool_status import kept_status, pool_status
-from reasoningpool.planning.progress import TierState, tier_state
-from reasoningpool.planning.readings import readings_wanted
-from reasoningpool.planning.types import (
-    OWNED_KINDS,
-    Apply,
-    EventNote,
-    EventType,
-    LogWanted,
-    Manifest,
-    ObjectKey,
-    Plan,
-    Prune,
-    Snapshot,
-)
-from reasoningpool.render import PoolIdentity, render_pool, revision_of
+from reasoningpool.planning.status import conditions as cond
+from reasoningpool.planning.status.pool_status import kept_status, pool_status
+from reasoningpool.planning.types import OWNED_KINDS, Apply, EventNote, EventType, LogWanted, Plan, Prune, Snapshot
+from reasoningpool.planning.verification.kv_pools import readings_wanted
+from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.resolution.types import Finding, Severity
+from reasoningpool.rollout import revision_of
 
 # A StatefulSet needs its account, everything else can follow; so pods start as early as possible.
 _ORDER: Final = {"ServiceAccount": 0, "StatefulSet": 1, "Service": 2, "PodDisruptionBudget": 3}

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reasoningpool.api.conditions import Reason
-from reasoningpool.planning.diagnosis import diagnose
+from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.diagnosis.pods import diagnose
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.outcome import TierOutcome
-from reasoningpool.planning.types import EventNote, EventType, ObjectKey, Prune, Snapshot
+from reasoningpool.planning.types import EventNote, EventType, Prune, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

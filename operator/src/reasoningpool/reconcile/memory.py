@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from reasoningpool.planning.types import ApplyFailure, ObjectKey, PodLog
+from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.types import ApplyFailure, PodLog
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from reasoningpool.adapters.errors import KubeError, NotFound, NotInstalled
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.planning.types import Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
 

@@ -16,21 +16,14 @@ from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotIns
 from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.planning.types import (
-    ApplyFailure,
-    EventNote,
-    EventType,
-    Manifest,
-    ObjectKey,
-    Plan,
-    Snapshot,
-)
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.types import ApplyFailure, EventNote, EventType, Plan, Snapshot
+from reasoningpool.reconcile.apply.executor import Executor, NotLeading
 from reasoningpool.reconcile.events import Events
-from reasoningpool.reconcile.executor import Executor, NotLeading
 from reasoningpool.reconcile.memory import PoolMemory, StatusSeen
-from reasoningpool.reconcile.pod_logs import read_logs
-from reasoningpool.reconcile.readings import Readings
-from reasoningpool.reconcile.refusals import Refusals
+from reasoningpool.reconcile.observe.kv_pools import Readings
+from reasoningpool.reconcile.observe.pod_creations import Refusals
+from reasoningpool.reconcile.observe.pod_logs import read_logs
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.sleeper import Sleeper, Timing
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of

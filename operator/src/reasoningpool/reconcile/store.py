@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from reasoningpool.api import names
-from reasoningpool.planning.types import OWNED_KINDS, Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.types import OWNED_KINDS
 from reasoningpool.reconcile.ownership import is_entangled
 from reasoningpool.reconcile.shape import shape
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reasoningpool.render.disruption_budget import disruption_budget
-from reasoningpool.render.metadata import Manifest, PoolIdentity
-from reasoningpool.render.service import headless_service, service
-from reasoningpool.render.service_account import service_account
-from reasoningpool.render.stateful_set import stateful_set
+from reasoningpool.objects import Manifest
+from reasoningpool.render.metadata import PoolIdentity
+from reasoningpool.render.workload.disruption_budget import disruption_budget
+from reasoningpool.render.workload.service import headless_service, service
+from reasoningpool.render.workload.service_account import service_account
+from reasoningpool.render.workload.stateful_set import stateful_set
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 

@@ -10,6 +10,7 @@ from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_tier import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
 from reasoningpool.catalog import find_model
+from reasoningpool.model.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
@@ -18,7 +19,6 @@ from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import written_path
-from reasoningpool.sizing.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
 
 _EXPERT_PARALLEL: Final = frozenset({"--enable-expert-parallel", "-ep"})

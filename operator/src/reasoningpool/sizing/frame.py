@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from reasoningpool.sizing.blocks import KVLayout, ceil_div, kv_layout
-from reasoningpool.sizing.demand import EffortTokens, effort_tokens
-from reasoningpool.sizing.errors import SizingError
-from reasoningpool.sizing.limits import default_batched_tokens
+from reasoningpool.model.errors import SizingError
+from reasoningpool.sizing.engine_defaults import default_batched_tokens
+from reasoningpool.sizing.kv.blocks import KVLayout, ceil_div, kv_layout
+from reasoningpool.sizing.load.demand import EffortTokens, effort_tokens
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
 from reasoningpool.sizing.types import KVCacheDType, SizingInput
 

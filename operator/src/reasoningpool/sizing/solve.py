@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reasoningpool.sizing.concurrency import largest
-from reasoningpool.sizing.demand import EffortTokens
+from reasoningpool.sizing.engine_defaults import sequence_cap
 from reasoningpool.sizing.frame import Frame, frame_of
-from reasoningpool.sizing.limits import sequence_cap
-from reasoningpool.sizing.load import Load
+from reasoningpool.sizing.load.concurrency import largest
+from reasoningpool.sizing.load.demand import EffortTokens
+from reasoningpool.sizing.load.operating_point import Load
 from reasoningpool.sizing.memory import MemoryShares, free_bytes
 from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingInput
 

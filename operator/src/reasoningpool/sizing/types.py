@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reasoningpool.sizing.geometry import Geometry
-    from reasoningpool.sizing.observed import ObservedTokens
+    from reasoningpool.model.geometry import Geometry
+    from reasoningpool.sizing.load.observed import ObservedTokens
 
 
 class KVCacheDType(StrEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
-from reasoningpool.sizing.errors import SizingError
-from reasoningpool.sizing.geometry import valid_tensor_parallel_sizes
-from reasoningpool.sizing.observed import ObservedTokens
-from reasoningpool.sizing.sharding import check_shards
+from reasoningpool.model.errors import SizingError
+from reasoningpool.model.geometry import valid_tensor_parallel_sizes
+from reasoningpool.model.sharding import check_shards
+from reasoningpool.sizing.load.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 _MAX_BYTES: Final = 1 << 60
