@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
 
 METRIC: Final = "vllm:cache_config_info"
 # An engine answers within milliseconds, under load within a second or so; the page of 0.33 has 100 kB.
@@ -38,21 +38,21 @@ class EngineMetrics:
         if self._session is not None:
             await self._session.close()
 
-    async def kv_pool(self, address: str, port: int) -> Reading:
+    async def kv_pool(self, address: str, port: int) -> KVPoolReport:
         """The KV pool of the engine at this pod address."""
         host = f"[{address}]" if ":" in address else address
         try:
             # No redirects: they would lead the operator to wherever an engine's image wants it.
             async with self._open().get(f"http://{host}:{port}/metrics", allow_redirects=False) as response:
                 if response.status != 200:
-                    return ReadingProblem.BAD_ANSWER
+                    return KVPoolProblem.BAD_ANSWER
                 lines = [line async for line in _lines(response.content)]
         except TimeoutError:
-            return ReadingProblem.TIMEOUT
+            return KVPoolProblem.TIMEOUT
         except aiohttp.ClientConnectorError:
-            return ReadingProblem.UNREACHABLE
+            return KVPoolProblem.UNREACHABLE
         except (aiohttp.ClientError, ValueError, OSError):
-            return ReadingProblem.BAD_ANSWER
+            return KVPoolProblem.BAD_ANSWER
         return parse_kv_pool(lines)
 
     def _open(self) -> aiohttp.ClientSession:
@@ -86,7 +86,7 @@ def _is_wanted(line: bytes) -> bool:
     return line.startswith(METRIC.encode())
 
 
-def parse_kv_pool(lines: Iterable[str]) -> Reading:
+def parse_kv_pool(lines: Iterable[str]) -> KVPoolReport:
     """The smallest pool among the engines of one server.
 
     There is one engine: data parallelism, with which 0.32 puts the sum of all engines into each series, is refused.
@@ -97,10 +97,10 @@ def parse_kv_pool(lines: Iterable[str]) -> Reading:
         families = text_string_to_metric_families("".join(f"{line}\n" for line in lines))
         samples = [sample for family in families for sample in family.samples if sample.name == METRIC]
     except (ValueError, KeyError, IndexError):
-        return ReadingProblem.BAD_ANSWER
+        return KVPoolProblem.BAD_ANSWER
     pools = [pool for sample in samples if (pool := _pool(sample.labels)) is not None]
     if not pools:
-        return ReadingProblem.NO_METRIC
+        return KVPoolProblem.NO_METRIC
     return min(pools, key=lambda pool: pool.usable_kv_tokens)
 
 
