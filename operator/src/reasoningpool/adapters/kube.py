@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
+from reasoningpool.adapters.errors import Conflict, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.login import Relogin
 from reasoningpool.adapters.paths import collection_path, object_path
@@ -191,7 +192,13 @@ class Kube:
     ) -> Manifest:
         """Set labels of this very object, remove those that are None; Conflict when another one has its name."""
         patch = {"metadata": {"uid": uid, "labels": dict(labels)}}
-        return await self.merge(key, patch, manager=manager, priority=priority)
+        try:
+            return await self.merge(key, patch, manager=manager, priority=priority)
+        except Permanent as error:
+            # A merge patch knows no precondition: of another object it would change the uid, which is refused.
+            if error.immutable and any(cause.field == "metadata.uid" for cause in error.causes):
+                raise Conflict(error.message, status=error.status, reason=error.reason) from error
+            raise
 
     async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
         """Warning events with this reason about one object, at most `limit` of them in one request."""
