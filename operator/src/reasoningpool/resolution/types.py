@@ -99,11 +99,7 @@ class EffectiveEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveTier:
-    """One tier ready to be sized and rendered.
-
-    `replicas` is the fixed number to apply, None where somebody else owns it. `overrides` are the typed
-    pod overrides.
-    """
+    """One tier ready to be sized and rendered; how many replicas it has is decided by planning."""
 
     name: str
     workload: Workload
@@ -113,7 +109,6 @@ class EffectiveTier:
     speculative: SpeculativeSpec | None
     kv_offload: KVOffloadSpec | None
     block_size: int | None
-    replicas: int | None
     max_unavailable: int
     overrides: PodOverrides | None
     sizing_input: SizingInput

@@ -27,7 +27,7 @@ def tier_status(
     warnings: tuple[str, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
-    tier, desired = outcome.tier, outcome.desired_replicas
+    tier, desired = outcome.tier, outcome.replicas.desired
     ready = min(outcome.live.ready_pods, desired)
     doubts = tuple(dict.fromkeys(_long(text) for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
     status = TierStatus(
