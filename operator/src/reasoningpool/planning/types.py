@@ -39,7 +39,7 @@ class PodRefusal:
 class Snapshot:
     """The world as last read: the pool, the children that carry its label, and their pods.
 
-    `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods.
+    `children` are the objects of the watched kinds (`KINDS`) with the pool's label, `pods` its engine pods.
     `logs` maps pod uid to log ends asked for before. `failures` are permanent apply errors that still stand.
     `refusals` maps the uid of a StatefulSet that is short of pods to what was said when they were refused.
     `readings` are what engines said of their KV pools, by the key of `Plan.readings_wanted`.
@@ -116,8 +116,8 @@ class EventNote:
 class Plan:
     """What to do, in this order: applies, prunes, pod deletions, status, events, then sleep.
 
-    `status` is the whole status to apply, or None to leave it alone. `requeue_after_seconds` is None when
-    only events and the resync wake the pool.
+    `applies` come in the order of their kinds' ranks. `status` is the whole status to apply, or None to leave it
+    alone. `requeue_after_seconds` is None when only events and the resync wake the pool.
     """
 
     applies: tuple[Apply, ...] = ()
@@ -129,13 +129,3 @@ class Plan:
     status: Manifest | None = None
     events: tuple[EventNote, ...] = ()
     requeue_after_seconds: float | None = None
-
-
-# Kinds of children: what the planner prunes and the adapters watch.
-OWNED_KINDS: tuple[tuple[str, str, str], ...] = (
-    # apiVersion, kind, plural
-    ("v1", "ServiceAccount", "serviceaccounts"),
-    ("v1", "Service", "services"),
-    ("apps/v1", "StatefulSet", "statefulsets"),
-    ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
-)

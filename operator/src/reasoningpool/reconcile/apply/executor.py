@@ -38,10 +38,6 @@ _RETRIES_PER_SECOND: Final = 10.0
 # What was refused in one cycle is due in one cycle.
 _RETRY_SLACK_SECONDS: Final = 1.0
 
-# Engines first, everywhere (see Priority); a ServiceAccount must be there before the first pod.
-_RANK: Final = {"ServiceAccount": 0, "StatefulSet": 1}
-_LAST_RANK: Final = 2
-
 
 @dataclass(slots=True)
 class Report:
@@ -77,15 +73,15 @@ class Executor:
 
         When the engines are seen to and `hurry` says that other pools wait for theirs, the rest is left for later.
         """
-        run = Run(pool, memory)
+        run, kinds = Run(pool, memory), self._store.kinds
         memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies})
         engines_done = False
-        for apply in sorted(plan.applies, key=lambda apply: _RANK.get(apply.manifest["kind"], _LAST_RANK)):
-            if not engines_done and _RANK.get(apply.manifest["kind"], _LAST_RANK) == _LAST_RANK:
+        for apply in plan.applies:  # engines first, everywhere (see Priority)
+            key = ObjectKey.of(apply.manifest)
+            if not engines_done and not kinds.of(key).urgent:
                 engines_done = True
                 if hurry():
                     return Report(memory.failures(), run.transient, complete=False)
-            key = ObjectKey.of(apply.manifest)
             await self._guarded(run, key, digest(apply.manifest), partial(self._apply, run, apply))
         for key, step in run.late:
             await self._guarded(run, key, b"", step)
@@ -166,7 +162,7 @@ class Executor:
         if key.kind == "StatefulSet":
             await self._sets.apply(run, apply, key, wanted)
         elif not run.is_settled(self._store, key, wanted):
-            priority = Priority.URGENT if key.kind in _RANK else Priority.NORMAL
+            priority = Priority.URGENT if self._store.kinds.of(key).urgent else Priority.NORMAL
             run.applied(await self._writer.send(run.pool, apply.manifest, names.FIELD_MANAGER, priority), wanted)
         if run.memory.refused.pop(key, None) is not None:
             log.info("%s is no longer refused", key, extra=extra(run.pool))
