@@ -2,5 +2,6 @@
 
 from reasoningpool.objects.keys import Manifest, ObjectKey
 from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
+from reasoningpool.objects.redaction import redacted
 
-__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey"]
+__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted"]

@@ -13,7 +13,6 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
-from reasoningpool.process import logs
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, State
 from reasoningpool.process.heartbeat import Heartbeats
@@ -37,7 +36,6 @@ EXIT_NO_CLUSTER: Final = 2
 
 def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> int:
     """Run until a signal comes (0), leadership is lost or watching fails (1); the exit code."""
-    logs.configure(style=settings.log_format, level=settings.log_level)
     try:
         return asyncio.run(Operator(settings, planner=planner, plan_failure=plan_failure).main())
     except NoCluster as error:
@@ -66,7 +64,7 @@ class Operator:
     async def main(self) -> int:
         """The whole life of the process."""
         settings = self._settings
-        api, relogin = await connect(kubeconfig=settings.kubeconfig, context=settings.context)
+        api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
         kube = Kube(api, relogin, concurrency=settings.concurrency)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,7 +110,7 @@ class Operator:
             timing=Timing(resync=settings.resync_seconds),
         )
         pools = self._pools = Pools(tools)
-        observer = self._observer = Observer(kube, store, pools, settings.namespaces)
+        observer = self._observer = Observer(kube, store, pools, settings.namespaces or None)
         self._heartbeats.on_gap = observer.gap
         self._store = store
         watcher = Watcher(
@@ -120,7 +118,7 @@ class Operator:
             store,
             pools,
             self._heartbeats,
-            namespaces=settings.namespaces,
+            namespaces=settings.namespaces or None,
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
         )

@@ -32,6 +32,7 @@ class ReadingProblem(StrEnum):
     UNREACHABLE = "Unreachable"
     BAD_ANSWER = "BadAnswer"
     NO_METRIC = "NoMetric"
+    TOO_LARGE = "TooLarge"
 
 
 # An engine's answer, or why there is none.
