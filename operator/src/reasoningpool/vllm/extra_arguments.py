@@ -32,7 +32,7 @@ _LOG_STATS: Final = "--disable-log-stats"
 
 
 def check_extra_arguments(
-    args: Sequence[str], version: Version | None, *, path: str, scaling: bool = False
+    args: Sequence[str], version: Version | None, *, path: str = "engine.extraArgs", scaling: bool = False
 ) -> tuple[Finding, ...]:
     """What has to be refused in a list of further `vllm serve` arguments; if nothing has, what is doubtful.
 
