@@ -14,7 +14,7 @@ import pytest
 
 from reasoningpool.api.resource import SpecError, parse_pool
 from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings
 from support.pools import full
 

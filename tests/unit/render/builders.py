@@ -139,7 +139,6 @@ def tier(**changes: Any) -> EffectiveTier:
         "speculative": None,
         "kv_offload": None,
         "block_size": None,
-        "replicas": 2,
         "max_unavailable": 1,
         "overrides": None,
         "sizing_input": sizing_input(),

@@ -8,7 +8,7 @@ from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.resolution.types import EffectiveTier
@@ -73,10 +73,11 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
 
 def _with_replicas(outcome: TierOutcome) -> list[Manifest]:
     """The manifests with the number that the scale field manager applies."""
-    if outcome.tier.replicas is None:
+    replicas = outcome.replicas.to_apply
+    if replicas is None:
         return list(outcome.manifests)
     return [
-        manifest | {"spec": {"replicas": outcome.tier.replicas} | manifest["spec"]}
+        manifest | {"spec": {"replicas": replicas} | manifest["spec"]}
         if manifest["kind"] == "StatefulSet"
         else manifest
         for manifest in outcome.manifests

@@ -11,8 +11,10 @@ from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.live import LiveTier, live_tier
+from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status.features import tier_feature_warnings
-from reasoningpool.planning.types import Snapshot
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
 from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
@@ -33,6 +35,7 @@ class TierOutcome:
     change: str | None  # what a new pod template changes, None if the template stays
     waiting: str | None  # what a newer operator would change, kept back so as not to restart pods
     live: LiveTier
+    replicas: ReplicaDecision
     warnings: tuple[Finding, ...]  # of the calculation and of rendering; what the spec says is not in it
     verdict: Verdict | None = None  # of a plan: what the engines' KV pools say of it
     correction: Correction | None = None  # in force, or to be from the next cycle on
@@ -42,13 +45,6 @@ class TierOutcome:
         """The rendered StatefulSet."""
         found = [m for m in self.manifests if m["kind"] == "StatefulSet"]
         return found[0] if found else None
-
-    @property
-    def desired_replicas(self) -> int:
-        """The fixed number, else what the live StatefulSet asks for, else the 1 it is created with."""
-        if self.tier.replicas is not None:
-            return self.tier.replicas
-        return 1 if self.live.stateful_set is None else self.live.wanted
 
 
 def tier_outcomes(
@@ -67,13 +63,15 @@ def tier_outcomes(
         except SizingError as error:
             findings.of(tier.name).error(place.sizing(error.attribute, error.effort), str(error))
             continue
+        live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
         outcome = TierOutcome(
             tier=tier,
             sizing=sizing,
             manifests=(),
             change=None,
             waiting=None,
-            live=live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name),
+            live=live,
+            replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
             warnings=(*_of_calculation(sizing, place), *tier_feature_warnings(spec, place.path)),
             correction=correction,
         )
@@ -102,7 +100,7 @@ def _rendered(
             suspended=bool(pool.spec.suspend),
             before=verified_before(_status_before(snapshot, tier.name)),
         ),
-        snapshot.readings,
+        snapshot.observations.of(KVPoolRequest),
     )
     return replace(
         outcome,

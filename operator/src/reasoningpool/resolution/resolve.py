@@ -80,7 +80,6 @@ def _tier(
         speculative=tier.speculative,
         kv_offload=tier.kv_offload,
         block_size=tier.block_size,
-        replicas=tier.scaling.min_replicas if tier.scaling else tier.replicas,
         max_unavailable=(tier.rollout.max_unavailable if tier.rollout else None) or defaults.MAX_UNAVAILABLE,
         overrides=tier.pod_overrides,
         sizing_input=_sizing_input(

@@ -75,10 +75,9 @@ class EffectiveEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveTier:
-    """One tier ready to be sized and rendered.
+    """One tier ready to be sized and rendered; how many replicas it has is decided by planning.
 
-    `path` is where it stands in the spec. `replicas` is the fixed number to apply, None where somebody else
-    owns it. `overrides` are the typed pod overrides.
+    `path` is where it stands in the spec.
     """
 
     name: str
@@ -90,7 +89,6 @@ class EffectiveTier:
     speculative: SpeculativeSpec | None
     kv_offload: KVOffloadSpec | None
     block_size: int | None
-    replicas: int | None
     max_unavailable: int
     overrides: PodOverrides | None
     sizing_input: SizingInput

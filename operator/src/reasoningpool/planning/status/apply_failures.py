@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.planning.snapshot import ApplyFailure
 
 # What all tiers of a pool share, and none can be without.
 _SHARED_KINDS: Final = frozenset({"ServiceAccount"})

@@ -13,11 +13,11 @@ from reasoningpool.objects import Manifest
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
 from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.types import Snapshot
 from reasoningpool.planning.verification.sizing import sizing_verified
 from reasoningpool.sizing import SizingPlan
 
@@ -90,10 +90,10 @@ def _workloads_ready(states: dict[str, TierState]) -> Condition:
 
 def _summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]:
     """The flat fields that the printer columns read."""
-    desired = sum(outcome.desired_replicas for outcome in outcomes)
-    ready = sum(min(outcome.live.ready_pods, outcome.desired_replicas) for outcome in outcomes)
+    desired = sum(outcome.replicas.desired for outcome in outcomes)
+    ready = sum(min(outcome.live.ready_pods, outcome.replicas.desired) for outcome in outcomes)
     gpus = sum(
-        outcome.desired_replicas * outcome.tier.accelerator.per_replica
+        outcome.replicas.desired * outcome.tier.accelerator.per_replica
         for outcome in outcomes
         if not outcome.tier.accelerator.is_cpu
     )

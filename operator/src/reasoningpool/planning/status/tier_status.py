@@ -28,7 +28,7 @@ def tier_status(
     warnings: tuple[Finding, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
-    tier, desired = outcome.tier, outcome.desired_replicas
+    tier, desired = outcome.tier, outcome.replicas.desired
     ready = min(outcome.live.ready_pods, desired)
     doubts = tuple(dict.fromkeys(_long(str(warning)) for warning in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
     status = TierStatus(
