@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
+from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
 from reasoningpool.objects import KINDS, Manifest, ObjectKey
@@ -21,9 +22,7 @@ from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
 from reasoningpool.planning.verification.kv_pools import kv_pool_requests
 from reasoningpool.render import PoolIdentity, render_pool
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import Finding, Severity
 from reasoningpool.rollout import revision_of
 
 # How soon to look again while something is failing or starting, besides the events that wake the pool.
@@ -46,13 +45,13 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     effective = resolve(pool, settings.resolution)
     findings = Findings()
     outcomes = () if effective.errors else tier_outcomes(pool, effective, snapshot, findings)
-    errors = (*effective.errors, *(f for f in findings.all() if f.severity is Severity.ERROR))
+    errors = (*effective.errors, *errors_of(findings.all()))
     if errors:
         message = "; ".join(str(error) for error in errors)
         return _rejected(snapshot, errors[0].reason, message, now)
     suspended = bool(pool.spec.suspend)
     states = {outcome.tier.name: tier_state(outcome, snapshot, now=now, suspended=suspended) for outcome in outcomes}
-    warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
+    warnings = (*effective.warnings, *warnings_of(findings.all()))
     passive = Plan(
         wanted=_wanted(outcomes, states, snapshot),
         status=_changed(
