@@ -222,6 +222,7 @@ def test_pool_that_cannot_hold_one_request_is_said_with_advice_and_leaves_the_po
         (KVPoolProblem.UNREACHABLE, "MetricsUnreachable", "outside the pod network"),
         (KVPoolProblem.BAD_ANSWER, "MetricMissing", "no metrics page"),
         (KVPoolProblem.NO_METRIC, "MetricMissing", "--disable-log-stats"),
+        (KVPoolProblem.TOO_LARGE, "MetricMissing", "too large"),
     ],
 )
 def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(

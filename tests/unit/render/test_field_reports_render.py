@@ -227,7 +227,7 @@ def test_u09_overriding_one_field_of_the_container_keeps_the_rest() -> None:
 
 def test_u17_managed_flags_are_refused_in_any_spelling() -> None:
     given = ["--max-num-seq", "1024", "--gpu_memory_utilization=0.4", "--kv_cache-dtype", "auto"]
-    assert [problem.index for problem in check_extra_arguments(given, None)] == [0, 2, 3]
+    assert [found.path for found in check_extra_arguments(given, None, path="")] == ["[0]", "[2]", "[3]"]
     for spelling in ("--device-memory-utilization=0.4", "--disable-prefix-caching", "--no-enable-prefix-caching"):
         assert check_extra_arguments([spelling], None)
     assert "ambiguous" in check_extra_arguments(["--max-num", "4"], None)[0].message

@@ -122,6 +122,7 @@ class KVPoolProblem(StrEnum):
     UNREACHABLE = "Unreachable"
     BAD_ANSWER = "BadAnswer"
     NO_METRIC = "NoMetric"
+    TOO_LARGE = "TooLarge"
 
 
 # What an engine reports, or why there is no report.

@@ -13,7 +13,6 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
-from reasoningpool.process import logs
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, State
 from reasoningpool.process.heartbeat import Heartbeats
@@ -40,7 +39,6 @@ EXIT_NO_CLUSTER: Final = 2
 
 def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> int:
     """Run until a signal comes (0), leadership is lost or watching fails (1); the exit code."""
-    logs.configure(style=settings.log_format, level=settings.log_level)
     try:
         return asyncio.run(Operator(settings, planner=planner, plan_failure=plan_failure).main())
     except NoCluster as error:
@@ -69,7 +67,7 @@ class Operator:
     async def main(self) -> int:
         """The whole life of the process."""
         settings = self._settings
-        api, relogin = await connect(kubeconfig=settings.kubeconfig, context=settings.context)
+        api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
         kube = Kube(api, relogin, concurrency=settings.concurrency)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,7 +117,7 @@ class Operator:
             timing=Timing(resync=settings.resync_seconds),
         )
         pools = self._pools = Pools(shared)
-        observer = self._observer = Observer(kube, store, pools, settings.namespaces)
+        observer = self._observer = Observer(kube, store, pools, settings.namespaces or None)
         self._heartbeats.on_gap = observer.gap
         self._store = store
         watcher = Watcher(
@@ -127,7 +125,7 @@ class Operator:
             store,
             pools,
             self._heartbeats,
-            namespaces=settings.namespaces,
+            namespaces=settings.namespaces or None,
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
         )

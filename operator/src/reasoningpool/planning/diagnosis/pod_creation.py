@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from reasoningpool.objects import redacted
 from reasoningpool.planning.observations import PodCreationFailure
 
-_MOST_TEXT: Final = 700  # characters of the API server's message shown
+MAX_MESSAGE: Final = 4096  # characters of an event that are looked at: whoever may create events may write it
+_MOST_TEXT: Final = 700  # characters of the API server's words shown
 _RETRY: Final = "the StatefulSet tries again by itself, 17 minutes after the last try at the latest"
 
 
@@ -20,30 +22,30 @@ def _kind(pattern: str, advice: str) -> tuple[re.Pattern[str], str]:
 # holds goes into the advice.
 _ADVICE: Final = (
     _kind(
-        r"failed quota: (?P<name>[^:\s]+): must specify",
+        r"failed quota: (?P<name>[^:\s]{1,253}): must specify",
         "quota {name} counts what the pod does not state: state it for the container named in podOverrides",
     ),
     _kind(
-        r"exceeded quota: (?P<name>[^,\s]+), requested: (?P<what>[^\s=]+)",
+        r"exceeded quota: (?P<name>[^,\s]{1,253}), requested: (?P<what>[^\s=]{1,253})",
         "raise quota {name} ({what}), free some of it, or ask for less: replicas, accelerator.perReplica, or the"
         " containers' resources in podOverrides",
     ),
     _kind(
-        r"(?P<what>[a-z0-9./-]+) (usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim)",
+        r"(?P<what>[a-z0-9./-]{1,64}) (usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim)",
         "a LimitRange of the namespace does not allow this {what}: change the LimitRange, or the containers'"
         " resources in podOverrides",
     ),
     _kind(
-        r"no PriorityClass with name (?P<name>\S+) was found",
+        r"no PriorityClass with name (?P<name>\S{1,253}) was found",
         "create the PriorityClass {name}, or name another one in podOverrides.priorityClassName",
     ),
     _kind(
-        r'violates PodSecurity "(?P<name>[^":]+)',
+        r'violates PodSecurity "(?P<name>[^":]{1,64})',
         "the namespace enforces the Pod Security level {name}: set what the message names in"
         " podOverrides.securityContext, or label the namespace with a lower level",
     ),
     _kind(
-        r"(error looking up service account|serviceaccount) \S+",
+        r"(error looking up service account|serviceaccount) \S",
         "create the ServiceAccount, or name another one in podOverrides.serviceAccountName",
     ),
     _kind(r"RuntimeClass", "install that RuntimeClass, or change podOverrides.runtimeClassName"),
@@ -55,14 +57,15 @@ _ADVICE: Final = (
     _kind(r"persistentvolumeclaims? ", "correct model.cache.claimTemplate, or what the message names"),
     _kind(r" is invalid: ", "correct the field that the message names, most likely in podOverrides"),
 )
-_EVENT: Final = re.compile(r"Pod (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<message>.*)", re.DOTALL)
+_EVENT: Final = re.compile(r"Pod (?P<pod>\S{1,253}) in StatefulSet \S{1,253} failed error: (?P<message>.*)", re.DOTALL)
 
 
 def creation_failure(event_message: str) -> PodCreationFailure:
     """The pod that a FailedCreate event of a StatefulSet names, and the API server's message without the frame."""
-    found = _EVENT.search(event_message)
-    pod, message = (found["pod"], found["message"]) if found else ("", event_message)
-    return PodCreationFailure(pod=pod, message=" ".join(message.split()))
+    whole = event_message[:MAX_MESSAGE]
+    found = _EVENT.search(whole)
+    pod, message = (found["pod"], found["message"]) if found else ("", whole)
+    return PodCreationFailure(pod=pod, message=redacted(" ".join(message.split())))
 
 
 def explain_missing_pod(failures: Iterable[PodCreationFailure], live: Iterable[str]) -> str | None:

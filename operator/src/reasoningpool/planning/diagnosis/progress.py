@@ -15,6 +15,7 @@ from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
 from reasoningpool.planning.diagnosis.pod_creation import explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import Diagnosis, diagnose, diagnose_leaving, last_failure
+from reasoningpool.planning.diagnosis.words import quoted
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.observations import ContainerLogRequest, PodCreationFailuresRequest
 from reasoningpool.planning.outcome import TierOutcome, fit_message
@@ -197,7 +198,7 @@ def _on_its_way(pod: LivePod, outcome: TierOutcome) -> str:
 def _going(pod: LivePod) -> str:
     end = pod.body["metadata"]["deletionTimestamp"]
     why = pod.condition("DisruptionTarget")
-    cause = f" ({why.get('reason')}: {why.get('message')})" if why.get("status") == "True" else ""
+    cause = f" ({why.get('reason')}: {quoted(str(why.get('message', '')))})" if why.get("status") == "True" else ""
     return f"{pod.name} finishes its requests until {end} at the latest, then it is replaced{cause}"
 
 

@@ -33,6 +33,10 @@ _PROBLEMS: Final = {
         Reason.METRIC_MISSING,
         f"does not publish vllm:cache_config_info with a number of blocks; {_SWITCH}",
     ),
+    KVPoolProblem.TOO_LARGE: (
+        Reason.METRIC_MISSING,
+        "answers with a page too large to be one of vLLM (4 MiB, 64 series of the metric, 8 KiB each are read)",
+    ),
 }
 
 
