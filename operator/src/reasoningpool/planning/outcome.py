@@ -14,7 +14,7 @@ from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
 from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.planning.status.features import tier_feature_warnings
+from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
 from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
@@ -72,7 +72,7 @@ def tier_outcomes(
             waiting=None,
             live=live,
             replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
-            warnings=(*_of_calculation(sizing, place), *tier_feature_warnings(spec, place.path)),
+            warnings=(*_of_calculation(sizing, place), *unused_tier_fields(spec, place.path)),
             correction=correction,
         )
         outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))

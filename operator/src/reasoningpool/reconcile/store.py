@@ -34,6 +34,11 @@ class PoolName(NamedTuple):
     name: str
 
 
+def log_fields(pool: PoolName) -> dict[str, str]:
+    """The fields of a log line about this pool."""
+    return {"pool_namespace": pool.namespace, "pool": pool.name}
+
+
 @dataclass(slots=True)
 class _Tombstone:
     version: float

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
 from reasoningpool.api.text import printable
+from reasoningpool.objects import timestamp
 
 # Conditions of which False keeps the pool from being Ready, in the order in which they explain it.
 FOLDED: Final = (
@@ -89,8 +90,3 @@ def render(
         }
         for condition in conditions
     ]
-
-
-def timestamp(now: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,9 +16,10 @@ from reasoningpool.planning.outcome import TierOutcome
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
+from reasoningpool.planning.status.features import feature_conditions
+from reasoningpool.planning.status.sizing_verified import sizing_verified
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.verification.sizing import sizing_verified
+from reasoningpool.planning.unused_fields import unused_pool_fields
 from reasoningpool.sizing import SizingPlan
 
 _MOST_TEXT: Final = 1000
@@ -37,7 +38,7 @@ def pool_status(
     before = snapshot.pool.get("status") or {}
     tiers_before = {str(entry.get("name")): entry for entry in before.get("tiers") or ()}
     found = (
-        _accepted((*warnings, *pool_feature_warnings(pool.spec))),
+        _accepted((*warnings, *unused_pool_fields(pool.spec))),
         _sized(states),
         _workloads_ready(states),
         sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),

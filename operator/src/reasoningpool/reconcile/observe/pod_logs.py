@@ -13,8 +13,7 @@ from reasoningpool.adapters.errors import KubeError
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.objects import ObjectKey
 from reasoningpool.planning.observations import ContainerLog, ContainerLogRequest
-from reasoningpool.reconcile.apply.writer import extra
-from reasoningpool.reconcile.store import PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store, log_fields
 
 log = logging.getLogger(__name__)
 
@@ -118,5 +117,5 @@ class ContainerLogReader:
                 limit_bytes=_BYTES,
             )
         except KubeError as error:  # a container that never ran has no log, and that is no fault of ours
-            log.debug("no log of %s/%s: %s", request.pod, request.container, error.message, extra=extra(pool))
+            log.debug("no log of %s/%s: %s", request.pod, request.container, error.message, extra=log_fields(pool))
             return ""
