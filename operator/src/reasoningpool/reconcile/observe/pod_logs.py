@@ -68,9 +68,10 @@ class ContainerLogReader:
     async def read(self, pool: PoolName) -> bool:
         """Read what is asked for and not known; True when something of it is news."""
         state = self._pools.get(pool)
+        if state is None:
+            return False
         news = False
-        for request in state.requests if state is not None else ():
-            assert state is not None
+        for request in state.requests:
             known = state.read.get(request.subject)
             if known is not None and (known.log.container, known.log.previous) == (request.container, request.previous):
                 continue
