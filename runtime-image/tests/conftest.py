@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fake_vllm import Client, FakeVllm, Reply
+from engine.environment import EngineEnvironment
 from reasoningpool_runtime import contract
 from reasoningpool_runtime.contract import Effort, RuntimeConfig, Thinking
 from reasoningpool_runtime.middleware import Middleware
@@ -64,3 +65,10 @@ def sample() -> Callable[..., float]:
     from prometheus_client import REGISTRY
 
     return lambda name, **labels: REGISTRY.get_sample_value(f"reasoningpool_{name}", labels) or 0.0
+
+
+@pytest.fixture(scope="session")
+def engine_environment() -> EngineEnvironment:
+    from engine import environment
+
+    return environment.ensure()

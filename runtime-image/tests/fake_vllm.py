@@ -38,7 +38,9 @@ class FakeVllm:
             return
         if scope["path"] == "/tokenize":
             text = json.loads((await receive())["body"])["prompt"]
-            await answer(send, 200, json.dumps({"count": len(text.split()), "tokens": [1] * len(text.split())}).encode())
+            await answer(
+                send, 200, json.dumps({"count": len(text.split()), "tokens": [1] * len(text.split())}).encode()
+            )
             return
         raw = (await receive())["body"]
         self.paths.append(scope["path"])
