@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from fake_vllm import Client, FakeVllm, Reply
+
 from engine.environment import EngineEnvironment
 from reasoningpool_runtime import contract
 from reasoningpool_runtime.contract import Effort, RuntimeConfig, Thinking

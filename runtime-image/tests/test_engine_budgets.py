@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from served import CONFIG, Served, chat, serve, until
 
 from engine.environment import EngineEnvironment
 from reasoningpool_runtime import contract
-from served import CONFIG, Served, chat, serve, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 

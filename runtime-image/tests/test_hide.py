@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_chat_stream_loses_its_thinking_only() -> None:
 def test_it_does_not_matter_how_the_stream_is_cut(cuts: list[int]) -> None:
     whole = b"".join(CHAT)
     edges = [0, *sorted(cuts), len(whole)]
-    pieces = [whole[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [whole[start:end] for start, end in pairwise(edges)]
     assert hidden(Api.CHAT, pieces) == hidden(Api.CHAT, CHAT)
 
 

@@ -90,7 +90,7 @@ def test_malformed_wishes_are_refused_by_name(body: dict[str, object], field: st
 )
 def test_misspelt_budget_fields_are_told_their_name(key: str, right: str) -> None:
     assert right_name(Api.CHAT, key) == right
-    with pytest.raises(RefusalError, match="max_|thinking|effort|top level") as caught:
+    with pytest.raises(RefusalError, match=r"max_|thinking|effort|top level") as caught:
         read(**{key: 100})
     assert caught.value.param == key
 

@@ -52,7 +52,14 @@ def decide(config: RuntimeConfig, wishes: Wishes, *, default_max_tokens: int | N
     total = thinking + effort.answer_tokens
     if wishes.max_tokens is not None:
         if wishes.max_tokens > effort.total_tokens:
-            _over(config, clamped, "max_tokens", wishes.max_tokens, effort.total_tokens, effort)
+            _over(
+                config,
+                clamped,
+                "max_tokens",
+                wanted=wishes.max_tokens,
+                allowed=effort.total_tokens,
+                effort=effort,
+            )
         total = min(wishes.max_tokens, effort.total_tokens)
     elif default_max_tokens is not None:
         total = min(default_max_tokens, total)
@@ -80,12 +87,19 @@ def _thinking_tokens(config: RuntimeConfig, effort: Effort, wishes: Wishes, clam
     if wanted is None:
         return effort.thinking_tokens
     if wanted == UNLIMITED or wanted > effort.thinking_tokens:
-        _over(config, clamped, "thinking_token_budget", wanted, effort.thinking_tokens, effort)
+        _over(
+            config,
+            clamped,
+            "thinking_token_budget",
+            wanted=wanted,
+            allowed=effort.thinking_tokens,
+            effort=effort,
+        )
         return effort.thinking_tokens
     return wanted
 
 
-def _over(config: RuntimeConfig, clamped: list[str], field: str, wanted: int, allowed: int, effort: Effort) -> None:
+def _over(config: RuntimeConfig, clamped: list[str], field: str, *, wanted: int, effort: Effort, allowed: int) -> None:
     if config.over_budget is OverBudget.REFUSE:
         asked = "unlimited tokens" if wanted == UNLIMITED else f"{wanted} tokens"
         raise RefusalError(

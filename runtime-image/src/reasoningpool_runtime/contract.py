@@ -57,7 +57,7 @@ class OverBudget(StrEnum):
 class InternalError(StrEnum):
     """What happens to a request when the runtime itself fails."""
 
-    PASS_THROUGH = "PassThrough"  # vLLM gets it as the client sent it
+    PASS_THROUGH = "PassThrough"  # noqa: S105 - no password; vLLM gets it as the client sent it
     REFUSE = "Refuse"  # 503
 
 

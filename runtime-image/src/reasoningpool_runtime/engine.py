@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import REGISTRY
+
 from reasoningpool_runtime.asgi import Scope
 
 logger = logging.getLogger("reasoningpool.runtime")
@@ -21,6 +23,7 @@ logger = logging.getLogger("reasoningpool.runtime")
 # The budget of the request that the current task serves, where its API has no field for it.
 THINKING_BUDGET: ContextVar[int | None] = ContextVar("reasoningpool_thinking_budget", default=None)
 
+_PREEMPTIONS = "vllm:num_preemptions_total"
 _REQUESTS = (
     ("vllm.entrypoints.openai.chat_completion.protocol", "ChatCompletionRequest"),  # also serves /v1/messages
     ("vllm.entrypoints.openai.responses.protocol", "ResponsesRequest"),
@@ -121,6 +124,25 @@ def pool_of(scope: Scope) -> Pool | None:
     if not isinstance(blocks, int) or not isinstance(size, int) or blocks < 2:
         return None
     return Pool(blocks - 1, size, sequences if isinstance(sequences, int) else None)
+
+
+def processes_of(scope: Scope) -> int:
+    """How many API-server processes share the engine."""
+    count = getattr(getattr(_state(scope), "args", None), "api_server_count", None)
+    return count if isinstance(count, int) and count > 0 else 1
+
+
+def tells_outputs(scope: Scope) -> bool:
+    """Whether `outputs_of` works with this vLLM."""
+    processor = getattr(_engine_client(scope), "output_processor", None)
+    return hasattr(processor, "request_states") and hasattr(processor, "external_req_ids")
+
+
+def preemptions() -> float | None:
+    """Requests that the engine has preempted since its start; None where it does not tell."""
+    found = REGISTRY.restricted_registry([_PREEMPTIONS]).collect()
+    samples = [sample.value for metric in found for sample in metric.samples if sample.name == _PREEMPTIONS]
+    return sum(samples) if samples else None
 
 
 def on_shutdown(scope: Scope, call: Callable[[], None]) -> bool:

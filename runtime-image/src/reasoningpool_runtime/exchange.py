@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from reasoningpool_runtime import asgi, engine
+from reasoningpool_runtime.admission import Outcome
 from reasoningpool_runtime.asgi import BodyTooLargeError, ClientDisconnectedError
 from reasoningpool_runtime.closure import ClosingApp
 from reasoningpool_runtime.contract import InternalError
@@ -16,12 +17,18 @@ from reasoningpool_runtime.response import Response
 
 if TYPE_CHECKING:
     from reasoningpool_runtime.apis import Api
-    from reasoningpool_runtime.asgi import App, Message, Receive, Scope, Send
+    from reasoningpool_runtime.asgi import App, Receive, Scope, Send
     from reasoningpool_runtime.contract import RuntimeConfig
     from reasoningpool_runtime.gate import Ticket
     from reasoningpool_runtime.runtime import Runtime
 
 COMPLETED, REFUSED, FAILED, CANCELLED = "completed", "refused", "failed", "cancelled"
+_OUTCOMES = {
+    COMPLETED: Outcome.COMPLETED,
+    REFUSED: Outcome.FAILED,
+    FAILED: Outcome.FAILED,
+    CANCELLED: Outcome.CANCELLED,
+}
 
 
 class Exchange:
@@ -32,7 +39,7 @@ class Exchange:
     """
 
     def __init__(
-        self, runtime: Runtime, config: RuntimeConfig, api: Api, scope: Scope, receive: Receive, send: Send
+        self, runtime: Runtime, config: RuntimeConfig, api: Api, *, scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -111,14 +118,7 @@ class Exchange:
         headers = asgi.headers_of(self._scope)
         plan = make_plan(self._config, self._api, body, headers, abilities=abilities, secret=runtime.salt_secret)
         tokens = await check_prompt(runtime, self._config, plan, self._scope)
-        admission = runtime.gate.admit(
-            effort=plan.budget.effort.name,
-            prompt_tokens=tokens,
-            max_tokens=plan.budget.max_tokens,
-            outputs=plan.outputs,
-            streamed=plan.streamed,
-            priority=plan.priority,
-        )
+        admission = runtime.gate.admit(plan, tokens)
         self._ticket = await asgi.unless_disconnected(admission, self._receive)
         effort = (self._config.tier, plan.budget.effort.name)
         runtime.metrics.admission_wait.labels(*effort).observe(runtime.now() - self._arrived)
@@ -141,7 +141,7 @@ class Exchange:
         payload = json.dumps(plan.body).encode()
         scope = asgi.with_body_length(self._scope, len(payload))
         trace = runtime.trace_log.begin(plan.tenant.name, self._config.tier, plan.budget.effort.name, plan.body)
-        response = Response(runtime, self._api, plan, self._send, self._arrived, trace)
+        response = Response(runtime, self._api, plan, send=self._send, arrived=self._arrived, trace=trace)
         app: App = runtime.app
         if plan.closing:
             app = ClosingApp(runtime.app, self._config.thinking, plan, self._scopes, response)
@@ -186,7 +186,7 @@ class Exchange:
             self._runtime.fault("finish")
         finally:
             if self._ticket is not None:
-                self._ticket.finish(outcome, usage.output if usage else None)
+                self._ticket.finish(_OUTCOMES[outcome], usage.output if usage else None)
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from reasoningpool_runtime.asgi import App, Message, Scope
 
@@ -46,7 +46,7 @@ class InnerCall:
         """Where vLLM leaves the usage."""
         return self._scope
 
-    async def __aenter__(self) -> InnerCall:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
         try:
             await self._started.wait()

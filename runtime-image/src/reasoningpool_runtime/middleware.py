@@ -40,7 +40,10 @@ class Middleware:
         elif path == PROBE_PATH:
             await self._probe(scope, send)
         elif scope["method"] == "POST" and self.runtime.config is not None and path in GOVERNED:
-            await Exchange(self.runtime, self.runtime.config, GOVERNED[path], scope, receive, send).run()
+            exchange = Exchange(
+                self.runtime, self.runtime.config, GOVERNED[path], scope=scope, receive=receive, send=send
+            )
+            await exchange.run()
         elif self._refused(path):
             await self._refuse_ungoverned(path, send)
         else:

@@ -12,7 +12,7 @@ from reasoningpool_runtime.budgets import Budget, decide
 from reasoningpool_runtime.contract import RuntimeConfig, TenantSource
 from reasoningpool_runtime.errors import RefusalError
 from reasoningpool_runtime.history import Stripped, strip_history
-from reasoningpool_runtime.prompt import PromptSize, measure
+from reasoningpool_runtime.prompt import PromptSize, measure, shared_prefix
 from reasoningpool_runtime.rewrite import with_budget
 from reasoningpool_runtime.tenants import Tenant, identify
 from reasoningpool_runtime.wishes import Wishes, read_wishes
@@ -36,12 +36,17 @@ class Abilities:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`carried_budget` is for `engine.THINKING_BUDGET`; `closing`: the runtime watches and ends the thinking."""
+    """What is sent to vLLM, and what the runtime does beside it.
+
+    `prefix`: see `prompt.shared_prefix`. `carried_budget` is for `engine.THINKING_BUDGET`. `closing`: the runtime
+    watches the thinking and ends it. `enforced`: something ends the thinking at its budget.
+    """
 
     body: dict[str, Any]
     budget: Budget
     tenant: Tenant
     prompt: PromptSize
+    prefix: tuple[str | None, int]
     outputs: int
     streamed: bool
     priority: int
@@ -90,6 +95,7 @@ def make_plan(
         budget=budget,
         tenant=tenant,
         prompt=prompt,
+        prefix=shared_prefix(api, new),
         outputs=choices * prompt.prompts,
         streamed=body.get("stream") is True,
         priority=_priority(body, headers),

@@ -20,8 +20,10 @@ _QUESTION = "Think step by step: list the prime numbers below one hundred, one b
 
 
 class Probe:
-    """`enforced` is None while nothing is known: nobody has asked yet, the model does not think, or it thought too
-    briefly to tell."""
+    """Asks the engine once, and again on demand.
+
+    `enforced` is None while nothing is known: nobody has asked, the model does not think, or its thought was too short.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Any
 from reasoningpool_runtime.apis import Api
 
 _TEXT_FIELDS = ("text", "content", "reasoning", "reasoning_content", "arguments", "output", "input", "thinking")
+
+_MOST_BYTES_PER_TOKEN = 6  # of a usual text and tokenizer, so that no more is taken for shared than is
+_LEAST_SHARED_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,25 @@ def measure(api: Api, body: Mapping[str, Any]) -> PromptSize:
     if body.get("tools"):
         texts.append(json.dumps(body["tools"], ensure_ascii=False))
     return PromptSize(tuple(texts), 0, 1)
+
+
+def shared_prefix(api: Api, body: Mapping[str, Any]) -> tuple[str | None, int]:
+    """What requests with the same system prompt share in the prefix cache: a name, and its tokens at the least.
+
+    Nothing where the system prompt is short, and nothing for raw completions.
+    """
+    if api is Api.COMPLETIONS:
+        return None, 0
+    system = body.get("system") or body.get("instructions")
+    messages = body.get("messages")
+    if not system and isinstance(messages, list) and messages and isinstance(messages[0], dict):
+        system = messages[0].get("content") if messages[0].get("role") in {"system", "developer"} else None
+    text = "\n".join(_texts(system))
+    tokens = len(text.encode("utf-8", "surrogatepass")) // _MOST_BYTES_PER_TOKEN
+    if tokens < _LEAST_SHARED_TOKENS:
+        return None, 0
+    own = json.dumps([body.get("cache_salt"), body.get("tools"), text])
+    return hashlib.sha256(own.encode()).hexdigest(), tokens
 
 
 def _completion(prompt: Any) -> PromptSize:

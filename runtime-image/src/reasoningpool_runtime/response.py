@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Response:
     """Stands between vLLM's `send` and the client's."""
 
-    def __init__(self, runtime: Runtime, api: Api, plan: Plan, send: Send, arrived: float, trace: Trace | None) -> None:
+    def __init__(
+        self, runtime: Runtime, api: Api, plan: Plan, *, send: Send, arrived: float, trace: Trace | None
+    ) -> None:
         self._runtime = runtime
         self._api = api
         self._plan = plan

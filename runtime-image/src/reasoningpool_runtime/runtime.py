@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reasoningpool.runtime")
 
 PROGRESS_SECONDS = 0.1  # between two looks at how far the engine is with each request
+_LOG_EVERY_SECONDS = 10.0  # of failures in one place
 _FILES_EVERY = 5  # so many of these between two looks at the files
 
 
@@ -44,6 +45,7 @@ class Runtime:
         self.salt_secret = os.environ.get(contract.SALT_SECRET_VARIABLE, "").encode()
         self.probe = Probe(self)
         self.scope: Scope = {}
+        self._logged_at: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._reload()
 
@@ -81,9 +83,12 @@ class Runtime:
                 await self._task
 
     def fault(self, where: str) -> None:
-        """Count a failure inside the runtime and log it. Called in an `except` block."""
+        """Count a failure inside the runtime, and log it unless that was done just now. For `except` blocks."""
         self.metrics.errors.labels(where).inc()
-        logger.exception("the request runtime failed in %s", where)
+        now = self.now()
+        if now - self._logged_at.get(where, float("-inf")) >= _LOG_EVERY_SECONDS:
+            self._logged_at[where] = now
+            logger.exception("the request runtime failed in %s", where)  # noqa: LOG004 - see above
 
     async def _keep(self) -> None:
         turn = 0
@@ -103,7 +108,8 @@ class Runtime:
             self.lifecycle.refresh()
             self._reload()
             self.gate.find_pool(self.scope)
-        self.gate.publish()
+            self.gate.observe_preemptions()
+            self.gate.publish()
         self.metrics.in_flight.set(self.lifecycle.in_flight)
         self.metrics.draining.set(self.lifecycle.draining)
 

@@ -67,7 +67,7 @@ def _switched(kwargs: Mapping[str, Any], thinking: Thinking) -> bool | None:
     """What the client sets the model's own switch to."""
     for name, off in thinking.off.items():
         if name in kwargs:
-            return kwargs[name] != off
+            return bool(kwargs[name] != off)
     return None
 
 
