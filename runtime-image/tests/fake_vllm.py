@@ -33,17 +33,18 @@ class FakeVllm:
         return json.loads(self.bodies[-1])  # type: ignore[no-any-return]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/health":
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path == "/health":
             await answer(send, 200 if self.healthy else 503, b"")
             return
-        if scope["path"] == "/tokenize":
+        if path == "/tokenize":
             text = json.loads((await receive())["body"])["prompt"]
             await answer(
                 send, 200, json.dumps({"count": len(text.split()), "tokens": [1] * len(text.split())}).encode()
             )
             return
         raw = (await receive())["body"]
-        self.paths.append(scope["path"])
+        self.paths.append(path)
         self.bodies.append(raw)
         if self.failure is not None:
             raise self.failure

@@ -33,9 +33,9 @@ def wait_until_idle(url: str, timeout_seconds: float) -> bool:
         try:
             with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - an address of this host
                 count = in_flight(response.read().decode("utf-8", "replace"))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
+        except OSError as error:
+            if isinstance(getattr(error, "reason", error), ConnectionRefusedError):
+                return True
             count = None
         idle = idle + 1 if count == 0 else 0
         if idle >= _IDLE_LOOKS:

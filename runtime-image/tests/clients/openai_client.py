@@ -21,7 +21,8 @@ TOOL = {"name": "weather", "description": "Weather of a city", "parameters": SCH
 def chats() -> None:
     answer = client.chat.completions.create(model="tiny", messages=MESSAGES, reasoning_effort="high")
     assert answer.choices[0].message.content
-    assert answer.usage and answer.usage.completion_tokens_details
+    assert answer.usage
+    assert answer.usage.completion_tokens_details
     assert 0 < answer.usage.completion_tokens_details.reasoning_tokens <= 60
     raw = client.chat.completions.with_raw_response.create(model="tiny", messages=MESSAGES, max_completion_tokens=9999)
     assert raw.headers["x-reasoningpool-clamped"] == "max_tokens"
@@ -29,7 +30,8 @@ def chats() -> None:
         model="tiny", messages=MESSAGES, n=2, logprobs=True, top_logprobs=2, extra_body={"thinking_token_budget": 8}
     )
     assert len(chosen.choices) == 2
-    assert chosen.choices[0].logprobs and chosen.choices[0].logprobs.content
+    assert chosen.choices[0].logprobs
+    assert chosen.choices[0].logprobs.content
 
 
 def streams() -> None:
@@ -41,7 +43,8 @@ def streams() -> None:
             usage = chunk.usage or usage
             parts += [choice.delta.content for choice in chunk.choices if choice.delta.content]
     assert parts
-    assert usage and usage.completion_tokens <= 40
+    assert usage
+    assert usage.completion_tokens <= 40
     text = [
         choice.text
         for chunk in client.completions.create(model="tiny", prompt="One", max_tokens=8, stream=True)
