@@ -129,6 +129,30 @@ async def test_a_client_that_hangs_up_ends_the_first_stream(stack: Stack, rambli
     assert stack.runtime.lifecycle.in_flight == 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_failed_continuation_is_an_error_and_no_crash(
+    stack: Stack, rambling: Rambling, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    monkeypatch.setattr(Rambling, "__call__", _without_completions(Rambling.__call__))
+    reply = await stack.chat(stream=stream)
+    if stream:
+        assert b"engine_failed" in reply.body
+        assert reply.body.endswith(sse.DONE)
+    else:
+        assert (reply.status, reply.json()["error"]["code"]) == (503, "engine_failed")
+    assert stack.runtime.lifecycle.in_flight == 0
+
+
+def _without_completions(original: Any) -> Any:
+    async def call(self: Rambling, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/v1/completions":
+            await answer(send, 500, b"{}")
+        else:
+            await original(self, scope, receive, send)
+
+    return call
+
+
 async def test_an_error_before_the_first_token_is_passed_on(stack: Stack) -> None:
     async def refusing(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, 400, b'{"error": {"message": "no such model"}}')

@@ -95,6 +95,11 @@ async def test_a_long_prompt_is_counted_by_vllm_and_refused(stack: Stack) -> Non
     assert (await stack.chat(messages=[{"role": "user", "content": "word " * 100}])).status == 200
 
 
+async def test_background_responses_are_refused(stack: Stack) -> None:
+    reply = await stack.chat(path="/v1/responses", background=True)
+    assert (reply.status, reply.json()["error"]["param"]) == (400, "background")
+
+
 async def test_hidden_thinking_is_in_no_response(stack: Stack) -> None:
     stack.vllm.thinking = ["secret ", "thought"]
     stack.configure(thinking=Thinking(show=False))

@@ -83,17 +83,19 @@ async def unless_disconnected(awaitable: Awaitable[Any], receive: Receive) -> An
     Raises:
         ClientDisconnectedError: the client went away first.
     """
-    work = asyncio.ensure_future(awaitable)
-    gone = asyncio.ensure_future(until_disconnect(receive))
+    tasks = [asyncio.ensure_future(awaitable)]
     try:
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return work.result()
+        await asyncio.sleep(0)  # most have nothing to wait for
+        if not tasks[0].done():
+            tasks.append(asyncio.ensure_future(until_disconnect(receive)))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
         raise ClientDisconnectedError
     finally:
-        for task in (work, gone):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(work, gone, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def answer(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from reasoningpool_runtime import asgi, sse
 from reasoningpool_runtime.closure_output import Output, StreamOutput, WholeOutput
 from reasoningpool_runtime.engine import Usage
+from reasoningpool_runtime.errors import RefusalError
 from reasoningpool_runtime.inner import InnerCall, InnerCallError
 
 if TYPE_CHECKING:
@@ -52,11 +53,17 @@ class ClosingApp:
         self._response = response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await asgi.unless_disconnected(self._run(scope, send), receive)
+        output: Output = StreamOutput(send, self._plan.body) if self._plan.streamed else WholeOutput(send)
+        try:
+            await asgi.unless_disconnected(self._run(scope, send, output), receive)
+        except InnerCallError as error:
+            if not await output.fail(str(error)):
+                raise RefusalError(
+                    503, "engine_failed", f"The engine failed: {error}.", retry_after_seconds=5
+                ) from error
 
-    async def _run(self, scope: Scope, send: Send) -> None:
+    async def _run(self, scope: Scope, send: Send, output: Output) -> None:
         body = self._plan.body
-        output: Output = StreamOutput(send, body) if self._plan.streamed else WholeOutput(send)
         first = {**body, "stream": True, "return_token_ids": True, "stream_options": {"include_usage": True}}
         thought = _Thought()
         async with InnerCall(self._app, scope, "/v1/chat/completions", first) as call:

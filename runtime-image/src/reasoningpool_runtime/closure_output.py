@@ -24,6 +24,10 @@ class Output(Protocol):
 
     async def end(self, usage: Usage | None = None) -> None: ...
 
+    async def fail(self, message: str) -> bool:
+        """End with an error. False: nothing has been sent yet, so another response still can be."""
+        ...
+
 
 class StreamOutput:
     """Server-sent events, as vLLM writes them."""
@@ -32,9 +36,11 @@ class StreamOutput:
         self._send = send
         self._tells_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         self._like: dict[str, Any] = {}
+        self._started = False
         self._continued = False
 
     async def start(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def chunk(self, data: dict[str, Any]) -> None:
@@ -53,6 +59,14 @@ class StreamOutput:
         if usage is not None and self._tells_usage:
             await self._write(sse.event({**self._like, "choices": [], "usage": _usage(usage)}))
         await self._send({"type": "http.response.body", "body": sse.DONE})
+
+    async def fail(self, message: str) -> bool:
+        if not self._started:
+            return False
+        error = {"message": message, "type": "server_error", "param": None, "code": "engine_failed"}
+        await self._write(sse.event({"error": error}))
+        await self.end()
+        return True
 
     async def _write(self, event: bytes) -> None:
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
@@ -87,6 +101,9 @@ class WholeOutput:
         self._closed = True
         self._texts["content"].append(text)
         self._finish_reason = finish_reason or self._finish_reason
+
+    async def fail(self, message: str) -> bool:  # noqa: ARG002 - told by the other response
+        return False
 
     async def end(self, usage: Usage | None = None) -> None:
         message: dict[str, Any] = {"role": "assistant"}

@@ -118,12 +118,15 @@ class Exchange:
         headers = asgi.headers_of(self._scope)
         plan = make_plan(self._config, self._api, body, headers, abilities=abilities, secret=runtime.salt_secret)
         tokens = await check_prompt(runtime, self._config, plan, self._scope)
-        admission = runtime.gate.admit(plan, tokens)
-        self._ticket = await asgi.unless_disconnected(admission, self._receive)
+        await asgi.unless_disconnected(self._admit(plan, tokens), self._receive)
         effort = (self._config.tier, plan.budget.effort.name)
         runtime.metrics.admission_wait.labels(*effort).observe(runtime.now() - self._arrived)
         self._count(plan, effort)
         return plan
+
+    async def _admit(self, plan: Plan, prompt_tokens: int) -> None:
+        # Kept here, so that no ticket is lost when this request is cancelled in the moment it is admitted.
+        self._ticket = await self._runtime.gate.admit(plan, prompt_tokens)
 
     def _count(self, plan: Plan, effort: tuple[str, str]) -> None:
         metrics, tier = self._runtime.metrics, self._config.tier

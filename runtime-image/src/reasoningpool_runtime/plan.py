@@ -84,6 +84,7 @@ def make_plan(
     new = with_budget(api, stripped.body, budget, thinking)
     if config.tenants.source is not TenantSource.NONE:
         new["cache_salt"] = tenant.salt
+    _refuse_background(api, body)
     choices = _choices(body, config.max_choices)
     prompt = measure(api, new)
     closing = abilities.closes and _can_close(api, body, choices) and budget.thinks
@@ -112,6 +113,12 @@ def _can_close(api: Api, body: Mapping[str, Any], choices: int) -> bool:
     """A continuation is a raw completion: one choice, no tool calls to parse, no token data to merge."""
     unsupported = ("tools", "logprobs", "return_token_ids", "echo", "use_beam_search", "continue_final_message")
     return api is Api.CHAT and choices == 1 and not any(body.get(name) for name in unsupported)
+
+
+def _refuse_background(api: Api, body: Mapping[str, Any]) -> None:
+    if api is Api.RESPONSES and body.get("background"):
+        message = "background is not served here: such a request would outlive its admission."
+        raise RefusalError(400, "background_unsupported", message, param="background")
 
 
 def _choices(body: Mapping[str, Any], most: int) -> int:
