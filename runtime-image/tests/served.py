@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import secrets
@@ -73,7 +74,7 @@ class Served:
 
     async def post(self, path: str, body: Any, *, headers: dict[str, str] | None = None) -> Reply:
         """A request read to its end; `body` may be bytes."""
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as session,
             session.post(
