@@ -28,11 +28,11 @@ from bench.closed_loop import Job, Load, Window, measure
 from bench.concurrency_report import Prediction, report
 from bench.concurrency_simulated import simulated_shares
 from engine import models, server
+from reasoningpool.model import Geometry
 from reasoningpool.sizing import (
     AcceleratorFacts,
     ConcurrencyPolicy,
     Effort,
-    Geometry,
     KVCacheDType,
     SizingInput,
     SizingPlan,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.closed_loop import Job
-from support.scheduler_simulation import Draw, Scheduler
+from reasoningpool.simulation.scheduler import Draw, Scheduler
 
 BATCHED: Final = 2048  # the engine's own max_num_batched_tokens on a CPU
 

@@ -13,8 +13,10 @@ import yaml
 
 from reasoningpool import sizing
 from reasoningpool.api.resource import parse_pool
-from reasoningpool.planning import PlanningSettings, correction, plan
-from reasoningpool.planning.types import Manifest, Snapshot
+from reasoningpool.objects import Manifest
+from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.snapshot import Snapshot
+from reasoningpool.planning.verification import correction
 from reasoningpool.resolution.resolve import resolve
 
 ROUNDS = 200

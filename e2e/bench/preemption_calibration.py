@@ -15,9 +15,10 @@ from typing import Final
 import numpy as np
 
 from bench.preemption_link import simulate
+from reasoningpool.simulation.loads import classes
+from reasoningpool.simulation.scheduler import Draw, Scheduler
 from reasoningpool.sizing import constants as c
-from support.loads import LOADS, classes
-from support.scheduler_simulation import Draw, Scheduler
+from support.loads import LOADS
 
 SKEWED: Final = classes((64, 24, 6), (64, 96, 3), (64, 384, 1))  # the pool of that name of the concurrency benchmark
 FURTHER: Final[dict[str, Draw]] = {

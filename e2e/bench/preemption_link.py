@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from reasoningpool.simulation.scheduler import Draw, Scheduler
 from reasoningpool.sizing import observe
-from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture
-from reasoningpool.sizing.preemption import Preemption, Turnover, preemption
+from reasoningpool.sizing.load.concurrency import BlockDemand, BlockMixture
+from reasoningpool.sizing.load.preemption import Preemption, Turnover, preemption
 from support.loads import LOADS
-from support.scheduler_simulation import Draw, Scheduler
 
 BLOCK: Final = 16
 SEQUENCES: Final = (8, 16, 32, 64, 128)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import observations
 from bench.observations import GIB, Observation
 from bench.subjects import UNKNOWN_DEVICE, MissingError, Settings, Subject, layout_of, settings_of, subject
-from reasoningpool.sizing.blocks import KVLayout
+from reasoningpool.sizing.kv.blocks import KVLayout
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
 
 # kv062 (0.10.2), kv006 (0.20.0) print blocks over groups, kv040 (0.20.1) concurrency times max_model_len.

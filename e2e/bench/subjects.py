@@ -7,11 +7,12 @@ from typing import Final
 
 from bench import known
 from bench.observations import GIB, Observation, Version
-from reasoningpool.sizing import AcceleratorFacts, ConcurrencyPolicy, Effort, Geometry, KVCacheDType, SizingInput
-from reasoningpool.sizing.blocks import KVLayout, kv_layout
-from reasoningpool.sizing.errors import SizingError
-from reasoningpool.sizing.kv_elements import KVElements, PackedKVCacheDType
-from reasoningpool.sizing.weights import WeightFormat
+from reasoningpool.model import Geometry
+from reasoningpool.model.errors import SizingError
+from reasoningpool.model.weights import WeightFormat
+from reasoningpool.sizing import AcceleratorFacts, ConcurrencyPolicy, Effort, KVCacheDType, SizingInput
+from reasoningpool.sizing.kv.blocks import KVLayout, kv_layout
+from reasoningpool.sizing.kv.kv_elements import KVElements, PackedKVCacheDType
 
 ASSUMED_VERSION: Final[Version] = (0, 11, 0)  # the middle of the versions that reports state
 _DTYPES: Final[dict[str, KVElements]] = {

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reasoningpool.api.spec_model import ClaimTemplate, ModelCache
-from reasoningpool.render import PoolIdentity, probes, render_pool, render_tier, settle
-from reasoningpool.render.environment import DIRECTORIES
+from reasoningpool.render import PoolIdentity, render_pool, render_tier
+from reasoningpool.render.pod import probes
+from reasoningpool.render.pod.environment import DIRECTORIES
 from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.rollout import settle
 from unit.render import builders as b
 from unit.render.test_manifests import TIERS
 

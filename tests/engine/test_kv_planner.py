@@ -12,10 +12,11 @@ import pytest
 
 from engine import kv_planner
 from engine.kv_planner import Case, Planned
-from reasoningpool.sizing import AcceleratorFacts, Geometry, KVCacheDType
-from reasoningpool.sizing.block_size import base_block
-from reasoningpool.sizing.blocks import KVLayout, kv_layout
-from reasoningpool.sizing.kv_elements import KVElements, PackedKVCacheDType
+from reasoningpool.model import Geometry
+from reasoningpool.sizing import AcceleratorFacts, KVCacheDType
+from reasoningpool.sizing.kv.block_size import base_block
+from reasoningpool.sizing.kv.blocks import KVLayout, kv_layout
+from reasoningpool.sizing.kv.kv_elements import KVElements, PackedKVCacheDType
 from support import planner_models as m
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

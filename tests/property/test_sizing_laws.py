@@ -7,22 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reasoningpool.catalog import models
+from reasoningpool.model import Geometry, GeometryError, valid_tensor_parallel_sizes
+from reasoningpool.model.sharding import check_shards
 from reasoningpool.sizing import (
     AcceleratorFacts,
     ConcurrencyPolicy,
     DoesNotFit,
     Effort,
-    Geometry,
-    GeometryError,
     KVCacheDType,
     SizingError,
     SizingInput,
     SizingPlan,
     TokenQuantiles,
     plan,
-    valid_tensor_parallel_sizes,
 )
-from reasoningpool.sizing.sharding import check_shards
 
 GIB = 1 << 30
 LAW = settings(max_examples=80, deadline=None, derandomize=True, database=None)

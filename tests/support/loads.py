@@ -11,46 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from support.scheduler_simulation import Draw
+from reasoningpool.simulation.loads import classes, lognormal, resampled
+from reasoningpool.simulation.scheduler import Draw
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
-
-
-def classes(*efforts: tuple[int, int, float]) -> Draw:
-    """Prompt, output and share of each effort."""
-    prompts, outputs, shares = (np.array(values) for values in zip(*efforts, strict=True))
-
-    def draw(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        chosen = rng.choice(len(prompts), p=shares / shares.sum(), size=count)
-        return prompts[chosen], outputs[chosen]
-
-    return draw
-
-
-def lognormal(prompt: float, prompt_sigma: float, output: float, output_sigma: float, longest: int) -> Draw:
-    """Medians and standard deviations of the logarithm."""
-
-    def draw(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        prompts, outputs = (
-            np.exp(rng.normal(np.log(median), sigma, count))
-            for median, sigma in ((prompt, prompt_sigma), (output, output_sigma))
-        )
-        return np.maximum(1, prompts).astype(int), np.clip(outputs, 1, longest).astype(int)
-
-    return draw
 
 
 def trace(name: str) -> Draw:
     """The requests of a public trace in random order."""
     with np.load(TRACES / f"{name}.npz") as lengths:
         kept = lengths["output"] > 0
-        prompts, outputs = lengths["prompt"][kept].astype(int), lengths["output"][kept].astype(int)
-
-    def draw(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        chosen = rng.integers(0, len(prompts), count)
-        return prompts[chosen], outputs[chosen]
-
-    return draw
+        return resampled(lengths["prompt"][kept].astype(int), lengths["output"][kept].astype(int))
 
 
 LOADS: dict[str, Callable[[], Draw]] = {

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reasoningpool.adapters.metrics_source import PrometheusSource, SourceError, fetch_page, is_address
-from reasoningpool.capacity.histograms import OUTPUT, PROMPT, Histogram
+from reasoningpool.requests.histograms import OUTPUT, PROMPT, Histogram
 
 Answer = Callable[[str], tuple[int, bytes]]
 

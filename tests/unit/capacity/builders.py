@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from reasoningpool.capacity.log import RequestLog
-from reasoningpool.capacity.mix import MixOptions, TierRequests, tier_requests
-from reasoningpool.capacity.read_log import read_log
+from reasoningpool.requests.log import RequestLog
+from reasoningpool.requests.read_log import read_log
+from reasoningpool.requests.tier_requests import MixOptions, TierRequests, tier_requests
 from reasoningpool.sizing.types import Effort
 
 

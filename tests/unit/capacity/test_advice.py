@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from reasoningpool.capacity.advice import Advice, Budget, Kind, advise
-from reasoningpool.capacity.log import RequestLog
+from reasoningpool.requests.log import RequestLog
 from reasoningpool.sizing import SizingInput, SizingPlan, plan
 from reasoningpool.sizing.types import Effort
 from unit.capacity.builders import effort, log, requests

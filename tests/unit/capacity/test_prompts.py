@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reasoningpool.capacity.mix import TierRequests
 from reasoningpool.capacity.plan import TierCapacity, plan_tier
 from reasoningpool.capacity.prompts import long_prompts, with_room_for_prompts
-from reasoningpool.capacity.replicas import Objectives
+from reasoningpool.requests.tier_requests import TierRequests
+from reasoningpool.simulation.replicas import Objectives
 from reasoningpool.sizing import SizingInput
 from unit.capacity.builders import effort, log, requests
 from unit.sizing.builders import accelerator, geometry, sizing_input

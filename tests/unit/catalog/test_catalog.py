@@ -12,7 +12,7 @@ from reasoningpool.catalog import (
     suggest_accelerators,
     suggest_models,
 )
-from reasoningpool.sizing import Geometry
+from reasoningpool.model import Geometry
 
 GIB = 1 << 30
 

@@ -1,6 +1,6 @@
 """How many pods wait for a StatefulSet to adopt them."""
 
-from reasoningpool.reconcile.stateful_sets import orphaned_replicas
+from reasoningpool.reconcile.apply.stateful_sets import orphaned_replicas
 from unit.reconcile.builders import pod, stateful_set
 
 

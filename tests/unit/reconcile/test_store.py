@@ -3,7 +3,7 @@
 import pytest
 
 from reasoningpool.api import names
-from reasoningpool.planning.types import ObjectKey
+from reasoningpool.objects import ObjectKey
 from reasoningpool.reconcile.shape import digest, shape
 from reasoningpool.reconcile.store import PoolName, Store
 from unit.reconcile.builders import meta, pod, stateful_set

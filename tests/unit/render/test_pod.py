@@ -9,7 +9,7 @@ import pytest
 from reasoningpool.api.spec_engine import ChatTemplate
 from reasoningpool.api.spec_model import ClaimSource, ClaimTemplate, ModelCache, ModelSource
 from reasoningpool.api.spec_tier import KVOffloadSpec
-from reasoningpool.render.volumes import ANNOTATION_CHAT_TEMPLATE
+from reasoningpool.render.pod.volumes import ANNOTATION_CHAT_TEMPLATE
 from reasoningpool.resolution.types import EffectiveTier
 from unit.render import builders as b
 

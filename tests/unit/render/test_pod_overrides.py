@@ -10,7 +10,7 @@ import pytest
 from reasoningpool.api import names
 from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.spec_model import SecretKeyRef
-from reasoningpool.render.pod_overrides import check_pod_overrides
+from reasoningpool.render.pod.pod_overrides import check_pod_overrides
 from unit.render import builders as b
 
 Pod = dict[str, Any]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from reasoningpool.catalog import find_accelerator, find_model
+from reasoningpool.model import Geometry
 from reasoningpool.sizing import (
     AcceleratorFacts,
     ConcurrencyPolicy,
     DoesNotFit,
     Effort,
-    Geometry,
     KVCacheDType,
     SizingInput,
     SizingPlan,

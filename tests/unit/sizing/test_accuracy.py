@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import known, observations, sizing_accuracy, sizing_calibration
-from reasoningpool.sizing import Geometry
+from reasoningpool.model import Geometry
 from unit.sizing.builders import GIB
 
 DATA = Path(__file__).parents[2] / "data" / "kv_observations.json"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from reasoningpool.sizing import Effort, Limit, TokenQuantiles
-from reasoningpool.sizing.blocks import KVLayout
-from reasoningpool.sizing.concurrency import EXACT_UP_TO, BlockDemand, BlockMixture, largest
-from reasoningpool.sizing.demand import ResidentTokens, effort_tokens, resident_tokens
+from reasoningpool.sizing.kv.blocks import KVLayout
+from reasoningpool.sizing.load.concurrency import EXACT_UP_TO, BlockDemand, BlockMixture, largest
+from reasoningpool.sizing.load.demand import ResidentTokens, effort_tokens, resident_tokens
 from unit.sizing.builders import EFFORTS, effort, planned, sizing_input
 
 LAYOUT = KVLayout(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reasoningpool.sizing import AcceleratorFacts, Geometry, KVCacheDType, SizingError
-from reasoningpool.sizing.block_size import base_block
-from reasoningpool.sizing.grouping import Bucket, CacheKind, form_groups, group_size, pipeline_stages
-from reasoningpool.sizing.kv_elements import KVElements, PackedKVCacheDType, head_bytes, latent_bytes
-from reasoningpool.sizing.layers import AttentionShape
+from reasoningpool.model import Geometry
+from reasoningpool.model.layers import AttentionShape
+from reasoningpool.sizing import AcceleratorFacts, KVCacheDType, SizingError
+from reasoningpool.sizing.kv.block_size import base_block
+from reasoningpool.sizing.kv.grouping import Bucket, CacheKind, form_groups, group_size, pipeline_stages
+from reasoningpool.sizing.kv.kv_elements import KVElements, PackedKVCacheDType, head_bytes, latent_bytes
 from support.planner_models import DEEPSEEK_R1, DEEPSEEK_V32, GEMMA_4_26B, QWEN3_8B
 from unit.sizing.builders import CPU, custom_gpu
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from reasoningpool.model.quantization import WeightFormat
 from reasoningpool.sizing.latency import prefill_tokens_per_second
-from reasoningpool.sizing.quantization import WeightFormat
 from unit.sizing.builders import accelerator, geometry, sizing_input
 
 

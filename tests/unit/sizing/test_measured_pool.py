@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reasoningpool.sizing import DoesNotFit, Geometry, SizingError, SizingPlan, plan
+from reasoningpool.model import Geometry
+from reasoningpool.sizing import DoesNotFit, SizingError, SizingPlan, plan
 from unit.sizing.builders import CPU, dense_config, effort, sizing_input
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True, database=None)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reasoningpool.sizing import KVCacheDType
-from reasoningpool.sizing.blocks import KVLayout, kv_layout
+from reasoningpool.sizing.kv.blocks import KVLayout, kv_layout
 from unit.sizing.builders import GIB, accelerator, geometry
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data" / "kv_plans_0_33.json").read_text())

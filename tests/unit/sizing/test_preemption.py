@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reasoningpool.sizing import ConcurrencyPolicy, Effort, Geometry, KVCacheDType, observe
-from reasoningpool.sizing.blocks import KVLayout
-from reasoningpool.sizing.concurrency import BlockDemand, BlockMixture, largest
-from reasoningpool.sizing.demand import effort_tokens, resident_tokens
-from reasoningpool.sizing.preemption import Preemption, Turnover, preemption
-from support.loads import LOADS, classes
-from support.scheduler_simulation import Draw, Scheduler
+from reasoningpool.model import Geometry
+from reasoningpool.simulation.loads import classes
+from reasoningpool.simulation.scheduler import Draw, Scheduler
+from reasoningpool.sizing import ConcurrencyPolicy, Effort, KVCacheDType, observe
+from reasoningpool.sizing.kv.blocks import KVLayout
+from reasoningpool.sizing.load.concurrency import BlockDemand, BlockMixture, largest
+from reasoningpool.sizing.load.demand import effort_tokens, resident_tokens
+from reasoningpool.sizing.load.preemption import Preemption, Turnover, preemption
+from support.loads import LOADS
 from unit.sizing.builders import CPU, GIB, dense_config, effort, planned, sizing_input
 
 BLOCK = 16

@@ -15,8 +15,8 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
-from reasoningpool.capacity.errors import CapacityError
-from reasoningpool.capacity.histograms import OUTPUT, PROMPT, Histogram
+from reasoningpool.requests.errors import CapacityError
+from reasoningpool.requests.histograms import OUTPUT, PROMPT, Histogram
 
 _TIMEOUT_SECONDS: Final = 10
 _QUERY_TIMEOUT_SECONDS: Final = 60  # a week of histograms of many replicas takes Prometheus a while

@@ -16,7 +16,7 @@ from kubernetes.aio.client import ApiClient
 from reasoningpool.adapters.errors import KubeError, Transient, Unreachable, classify
 from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.login import Relogin
-from reasoningpool.planning.types import Manifest
+from reasoningpool.objects import Manifest
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0
 # The API server is the bottleneck from about here on; more slots only lengthen its queues.

@@ -58,6 +58,16 @@ def parse_quantity(value: str | int) -> int:
     return int(exact_quantity(value).to_integral_value(rounding="ROUND_CEILING"))
 
 
+def amount(value: str | int) -> Decimal:
+    """A quantity as a number, exact below one (CPU in millis)."""
+    text = str(value)
+    if text.endswith("m"):
+        return Decimal(text[:-1]) / 1000
+    if "." in text and text[-1].isdigit():
+        return Decimal(text)
+    return Decimal(parse_quantity(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A quantity from `least` to `most`, both included; text or a whole number.

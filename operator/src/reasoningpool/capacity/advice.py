@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from reasoningpool.capacity.distribution import weighted_quantiles
-from reasoningpool.capacity.mix import TierRequests
+from reasoningpool.requests.distribution import weighted_quantiles
+from reasoningpool.requests.tier_requests import TierRequests
 from reasoningpool.sizing import DoesNotFit, Effort, SizingError, SizingInput, SizingPlan, plan
 
 if TYPE_CHECKING:
-    from reasoningpool.capacity.log import Floats, Ints
+    from reasoningpool.requests.log import Floats, Ints
 
 MOST_CUT: Final = 0.05
 _NEAR: Final = 0.9  # of a budget; a budget that nothing comes near is never reached

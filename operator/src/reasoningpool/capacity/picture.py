@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from reasoningpool.capacity.advice import MOST_CUT, Budget, Reach, reaches
-from reasoningpool.capacity.mix import TierRequests
+from reasoningpool.requests.tier_requests import TierRequests
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from reasoningpool.capacity.advice import Advice, Reach, advise, reaches
-from reasoningpool.capacity.distribution import PERCENTILES, weighted_quantiles
-from reasoningpool.capacity.mix import TierRequests
 from reasoningpool.capacity.prompts import LongPrompts, long_prompts, with_room_for_prompts
-from reasoningpool.capacity.replicas import MOST_REPLICAS, Answer, Objectives, replicas_for
-from reasoningpool.capacity.service import Service
-from reasoningpool.capacity.traffic import Traffic
+from reasoningpool.requests.distribution import PERCENTILES, weighted_quantiles
+from reasoningpool.requests.tier_requests import TierRequests
+from reasoningpool.simulation.replica_speed import Service
+from reasoningpool.simulation.replicas import MOST_REPLICAS, Answer, Objectives, replicas_for
+from reasoningpool.simulation.traffic import Traffic
 from reasoningpool.sizing import CurvePoint, DoesNotFit, SizingInput, SizingPlan, plan, throughput_curve
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reasoningpool.capacity.distribution import weighted_quantiles
-from reasoningpool.capacity.mix import TierRequests
+from reasoningpool.requests.distribution import weighted_quantiles
+from reasoningpool.requests.tier_requests import TierRequests
 from reasoningpool.sizing import SizingInput, SizingPlan, plan
 
 

@@ -18,7 +18,8 @@ from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, shorten
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.planning.types import EventNote, Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.actions import EventNote
 
 log = logging.getLogger(__name__)
 

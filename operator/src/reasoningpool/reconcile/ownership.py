@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from reasoningpool.api import names
-from reasoningpool.planning.types import Manifest
+from reasoningpool.objects import Manifest
 
 Fields = dict[str, Any]
 _REPLICAS = "f:replicas"

@@ -8,8 +8,6 @@ from typing import Any
 
 from reasoningpool.api import names
 
-Manifest = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolIdentity:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reasoningpool.render.disruption_budget import disruption_budget
-from reasoningpool.render.metadata import Manifest, PoolIdentity
-from reasoningpool.render.service import headless_service, service
-from reasoningpool.render.service_account import service_account
-from reasoningpool.render.stateful_set import stateful_set
+from reasoningpool.api.findings import Finding
+from reasoningpool.objects import Manifest
+from reasoningpool.render.metadata import PoolIdentity
+from reasoningpool.render.workload.disruption_budget import disruption_budget
+from reasoningpool.render.workload.service import headless_service, service
+from reasoningpool.render.workload.service_account import service_account
+from reasoningpool.render.workload.stateful_set import stateful_set
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
@@ -18,7 +20,7 @@ class Rendered:
     """The manifests of a tier and what its user should know about them."""
 
     manifests: tuple[Manifest, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
 
 
 def render_pool(pool: PoolIdentity) -> tuple[Manifest, ...]:
@@ -39,5 +41,5 @@ def render_tier(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, *, in
             workload,
             disruption_budget(pool, tier.name, tier.max_unavailable),
         ),
-        warnings=tuple(warnings),
+        warnings=warnings,
     )

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.spec_model import ModelSpec, Quantization
 from reasoningpool.api.spec_tier import Workload
 from reasoningpool.catalog import find_model, parser_since, suggest_models
 from reasoningpool.catalog.types import ModelEntry
-from reasoningpool.resolution.findings import Findings
+from reasoningpool.model.config_reader import ConfigReader
+from reasoningpool.model.errors import GeometryError
+from reasoningpool.model.geometry import Geometry
+from reasoningpool.model.quantization import doubtful_quantization
 from reasoningpool.resolution.types import EffectiveModel, EngineVersion
-from reasoningpool.sizing.config_reader import ConfigReader
-from reasoningpool.sizing.errors import GeometryError
-from reasoningpool.sizing.geometry import Geometry
-from reasoningpool.sizing.quantization import doubtful_quantization
 
 # What turns a parser off, in the spec and on the command line.
 NO_PARSER: Final = "none"

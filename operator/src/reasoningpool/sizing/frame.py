@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from reasoningpool.sizing.blocks import KVLayout, ceil_div, kv_layout
-from reasoningpool.sizing.demand import EffortTokens, effort_tokens
-from reasoningpool.sizing.errors import SizingError
-from reasoningpool.sizing.limits import default_batched_tokens
+from reasoningpool.model.errors import SizingError
+from reasoningpool.sizing.engine_defaults import default_batched_tokens
+from reasoningpool.sizing.kv.blocks import KVLayout, ceil_div, kv_layout
+from reasoningpool.sizing.load.demand import EffortTokens, effort_tokens
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
 from reasoningpool.sizing.types import KVCacheDType, SizingInput
 
@@ -108,7 +108,7 @@ def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
     stated = inputs.max_model_len
     if stated is not None and stated > native:
         message = f"maxModelLen is {stated:,}; the engine refuses more than the model's native {native:,} tokens"
-        raise SizingError(message, field="maxModelLen")
+        raise SizingError(message, attribute="max_model_len")
     efforts = effort_tokens(inputs, stated)
     longest = max(efforts, key=lambda effort: effort.footprint)
     too_long = longest if stated is None and longest.prompt + longest.output > native else None
@@ -131,5 +131,5 @@ def _batched_tokens(inputs: SizingInput) -> int:
         return max(default_batched_tokens(inputs), sequences or 0)
     if sequences is not None and sequences > stated:
         message = f"maxNumBatchedTokens is {stated:,}, below maxNumSeqs {sequences:,}; the engine refuses that"
-        raise SizingError(message, field="maxNumBatchedTokens")
+        raise SizingError(message, attribute="max_num_batched_tokens")
     return stated

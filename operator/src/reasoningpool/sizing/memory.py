@@ -17,11 +17,11 @@ from functools import lru_cache
 from math import ceil, hypot
 from typing import Final
 
+from reasoningpool.model.geometry import Geometry
+from reasoningpool.model.weights import WeightCounts, WeightFormat
 from reasoningpool.sizing import constants as c
-from reasoningpool.sizing.blocks import ceil_div
-from reasoningpool.sizing.geometry import Geometry
+from reasoningpool.sizing.kv.blocks import ceil_div
 from reasoningpool.sizing.types import SizingInput
-from reasoningpool.sizing.weights import WeightCounts, WeightFormat
 
 _LOGIT_BYTES = 4
 _ACTIVATION_BYTES = 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reasoningpool.sizing import constants, latency
-from reasoningpool.sizing.narrative import shortfall_steps, solution_steps, solution_warnings
-from reasoningpool.sizing.remedies import remedies
+from reasoningpool.sizing.advice.narrative import shortfall_steps, solution_steps, solution_warnings
+from reasoningpool.sizing.advice.suggestions import remedies
 from reasoningpool.sizing.solve import Shortfall, Solution, solve
 from reasoningpool.sizing.types import DoesNotFit, SizingInput, SizingPlan
 from reasoningpool.sizing.units import permille

@@ -25,7 +25,7 @@ from reasoningpool_runtime.admission.types import (
     Snapshot,
 )
 
-LOOK_SECONDS: Final = 0.05  # between two looks at the forecast while requests wait
+LOOK_SECONDS: Final = 0.1  # between two looks at the forecast while requests wait
 _PACE_TOKENS: Final = 16  # of a stream between two measurements of the pace
 _LONGEST_RETRY_SECONDS: Final = 60
 

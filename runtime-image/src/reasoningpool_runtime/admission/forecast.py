@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 def peaks(held: Floats, remaining: Floats, fixed: Floats, block_tokens: int) -> Floats:
     """Peak blocks in each scenario.
 
-    `held`: tokens each sequence holds now, of shape (sequences,); `remaining`: tokens it will still take, of shape
+    `held`: tokens each sequence holds now, of shape (sequences,), at least one; `remaining`: tokens it will still take, of shape
     (sequences, scenarios); `fixed`: whole blocks beside those that grow, of shape (sequences, scenarios), freed at the
     sequence's end too. Blocks are rounded up as the mean over all lengths, `(block - 1) / (2 block)` more than in
     proportion, which is the sizing's rule; the sum over sequences is what counts.
     """
-    if len(held) == 0:
-        return np.zeros(remaining.shape[1])
     order = np.argsort(-remaining, axis=0, kind="stable")
     ends = np.take_along_axis(remaining, order, axis=0)
     rounding = (block_tokens - 1) / (2 * block_tokens)

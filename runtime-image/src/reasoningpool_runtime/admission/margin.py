@@ -13,7 +13,7 @@ from typing import Final
 START: Final = 2.0
 LOWEST: Final = -2.0  # the forecast is too high where prefixes are shared that nobody told of
 HIGHEST: Final = 8.0
-STEP: Final = 0.25  # deviations per preemption
+STEP: Final = 0.2  # deviations per preemption
 
 
 class Margin:

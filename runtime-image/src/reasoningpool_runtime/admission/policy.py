@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from reasoningpool_runtime.admission.forecast import peaks
-from reasoningpool_runtime.admission.ledger import Ledger, Share, layout
+from reasoningpool_runtime.admission.ledger import Ledger, Share
 from reasoningpool_runtime.admission.lengths import LengthHistory, Survival
 from reasoningpool_runtime.admission.margin import Margin
+from reasoningpool_runtime.admission.table import Table
 from reasoningpool_runtime.admission.types import AdmissionConfig, AdmissionRequest, Capacity, Outcome
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SCENARIOS: Final = 32
+_NEWS: Final = 1.1  # growth of an effort's running outputs that makes its lengths worth another look
 
 
 class ForecastPolicy:
@@ -34,6 +35,8 @@ class ForecastPolicy:
         self._overflow = 0  # requests preempted just now, as far as the ledger tells
         self._histories: dict[str, LengthHistory] = {}
         self._rng = np.random.default_rng(seed)
+        self._table, self._table_version = Table.of([], capacity), 0
+        self._survivals: dict[str, tuple[int, int, int, Survival]] = {}
         self._ranks = (np.arange(SCENARIOS) + 0.5) / SCENARIOS
 
     def configure(self, config: AdmissionConfig) -> None:
@@ -68,42 +71,44 @@ class ForecastPolicy:
             return True
         if ledger.resident_blocks + start + ledger.sequences + request.outputs > self.capacity.blocks:
             return False  # the prompt would wait in the engine for the next tokens of the others
-        found = self.forecast(share)
+        found = self._peaks(share)
         return bool(found.mean() + self.margin.deviations * found.std() <= self.capacity.blocks)
 
-    def forecast(self, candidate: Share | None = None) -> Floats:
-        """Peak blocks in each scenario, with the candidate if there is one."""
-        shares = self.ledger.shares + ([candidate] if candidate else [])
-        rows = [(share, i, made) for share in shares for i, made in enumerate(share.generated) if made is not None]
-        generated = np.array([made for _, _, made in rows], dtype=np.int64)
-        totals = self._totals(rows, generated)
-        remaining = (totals - generated[:, None]).astype(float)
-        blocks = [layout(share.request, self.capacity.block_tokens) for share, _, _ in rows]
-        held = np.array([each.own_tokens for each in blocks], dtype=np.float64) + generated.astype(np.float64)
+    def forecast(self) -> Floats:
+        """Peak blocks of what runs, in each scenario."""
+        return self._peaks(None)
+
+    def _peaks(self, candidate: Share | None) -> Floats:
+        table = self._running_table()
+        if candidate is not None:
+            table = table.with_rows(Table.of([candidate], self.capacity))
+        if not table.outputs:
+            return np.zeros(SCENARIOS)
+        generated = table.generated()
+        totals = np.empty(table.ranks.shape, dtype=np.int64)
+        for effort, members in table.efforts.items():
+            made, caps = generated[members], table.caps[members]
+            survival = self._survival(effort, made, int(caps.max()))
+            totals[members] = survival.totals(made, caps, table.ranks[members])
+        remaining = (totals - generated[:, None]).astype(np.float64)
         fixed = np.full(remaining.shape, float(self.capacity.blocks_per_sequence))
-        groups: dict[object, tuple[int, list[int]]] = {}
-        for row, ((share, _, _), each) in enumerate(zip(rows, blocks, strict=True)):
-            groups.setdefault(id(share), (each.shared, []))[1].append(row)
-            if each.prefix:
-                groups.setdefault(each.prefix, (each.prefix[1], []))[1].append(row)
-        _add_shared(fixed, remaining, groups)
-        return peaks(held, remaining, fixed, self.capacity.block_tokens)
+        table.add_shared(fixed, remaining)
+        return peaks(table.own_tokens + generated, remaining, fixed, self.capacity.block_tokens)
 
-    def _totals(self, rows: list[tuple[Share, int, int]], generated: NDArray[np.int64]) -> NDArray[np.int64]:
-        by_effort: dict[str, list[int]] = defaultdict(list)
-        for row, (share, _, _) in enumerate(rows):
-            by_effort[share.request.effort].append(row)
-        totals = np.zeros((len(rows), SCENARIOS), dtype=np.int64)
-        for effort, members in by_effort.items():
-            caps = np.array([rows[row][0].request.max_output_tokens for row in members], dtype=np.int64)
-            ranks = np.stack([rows[row][0].ranks[rows[row][1]] for row in members])
-            survival = self.survival(effort, [rows[row][2] for row in members], int(caps.max()))
-            totals[members] = survival.totals(generated[members], caps, ranks)
-        return totals
+    def _running_table(self) -> Table:
+        if self._table_version != self.ledger.version:
+            self._table = Table.of(self.ledger.shares, self.capacity)
+            self._table_version = self.ledger.version
+        return self._table
 
-    def survival(self, effort: str, running: list[int], cap: int) -> Survival:
-        """What is known of an effort's lengths now."""
-        return self.history(effort).survival(running, cap)
+    def _survival(self, effort: str, generated: NDArray[np.int64], cap: int) -> Survival:
+        """As of the effort's last finish, or since what runs has grown by a tenth without one."""
+        history, known = self.history(effort), self._survivals.get(effort)
+        progress = int(generated.sum())
+        if known is None or known[0] != history.version or progress > _NEWS * known[1] or cap > known[2]:
+            known = (history.version, progress, cap, history.survival(generated, cap))
+            self._survivals[effort] = known
+        return known[3]
 
     def history(self, effort: str) -> LengthHistory:
         """The effort's history; a new one has the stated lengths only."""
@@ -178,14 +183,3 @@ class ForecastPolicy:
             history.record(tokens, ended=ended)
         if outcome is Outcome.COMPLETED:
             self.margin.finished(len(lengths))
-
-
-def _add_shared(fixed: Floats, remaining: Floats, groups: dict[object, tuple[int, list[int]]]) -> None:
-    """Give each group's shared blocks to the member that ends last, scenario by scenario."""
-    scenarios = np.arange(fixed.shape[1])
-    for blocks, members in groups.values():
-        if len(members) == 1:
-            fixed[members[0]] += blocks
-        elif blocks:
-            last = np.array(members)[remaining[members].argmax(axis=0)]
-            fixed[last, scenarios] += blocks

@@ -1,0 +1,1 @@
+"""The `plan` command: capacity planning for a request rate."""

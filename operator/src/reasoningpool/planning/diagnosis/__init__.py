@@ -1,0 +1,1 @@
+"""What pods are doing and why they are not ready."""

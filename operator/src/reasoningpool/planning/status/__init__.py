@@ -1,0 +1,1 @@
+"""The status of a pool: conditions, tiers, and refusals by the API server."""

@@ -1,0 +1,29 @@
+"""What the API server refused of a tier, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from reasoningpool.objects import KINDS
+from reasoningpool.planning.snapshot import ApplyFailure
+
+_MOST_NAMED: Final = 4
+_MOST_TEXT: Final = 300  # characters of each refusal where there are several
+
+
+def refused_of_tier(failures: tuple[ApplyFailure, ...], objects: Collection[tuple[str, str]]) -> str:
+    """The refusals of these objects (kind and name), in their order: causes come first. Empty if there are none."""
+    own = [
+        failure
+        for failure in failures
+        if KINDS.of(failure.key).shared or (failure.key.kind, failure.key.name) in objects
+    ]
+    room = None if len(own) == 1 else _MOST_TEXT
+    shown = [f"{failure.key.kind} {failure.key.name}: {_cut(failure.message, room)}" for failure in own[:_MOST_NAMED]]
+    more = [f"and {len(own) - _MOST_NAMED} more"] if len(own) > _MOST_NAMED else []
+    return "; ".join(shown + more)
+
+
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else text[: room - 3] + "..."

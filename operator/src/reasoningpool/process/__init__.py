@@ -1,0 +1,1 @@
+"""The operator process: settings, wiring, Kopf handlers, leader election and health."""

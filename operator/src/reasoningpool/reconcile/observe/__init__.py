@@ -1,0 +1,1 @@
+"""Reading what planning asks for beyond watched objects: logs, events, engine metrics."""

@@ -1,0 +1,1 @@
+"""The pod template of an engine, one module per section."""

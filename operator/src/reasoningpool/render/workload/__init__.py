@@ -1,0 +1,1 @@
+"""The objects of a tier's workload, one module per kind."""

@@ -1,0 +1,1 @@
+"""Requests of a tier, from a log, from histograms of a metrics page, or as stated percentiles. Pure."""

@@ -1,1 +1,0 @@
-"""The running operator: settings, leadership, health, and the wiring of watches to pools."""

@@ -1,0 +1,65 @@
+"""A watch that says nothing is found out."""
+
+import pytest
+
+from reasoningpool.process.heartbeat import Heartbeats, _NotingReader
+
+DEAD_AFTER_SECONDS = 150.0
+
+
+@pytest.fixture
+def now():
+    return [0.0]
+
+
+@pytest.fixture
+def heartbeats(now):
+    return Heartbeats(70.0, lambda: now[0])
+
+
+def test_k04_a_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):
+    heartbeats.expect(["/pods", "/pools"])
+    now[0] = DEAD_AFTER_SECONDS
+    heartbeats.note("/pods")
+    assert heartbeats.dead() == []
+    now[0] += 1
+    assert heartbeats.dead() == [f"/pools ({DEAD_AFTER_SECONDS + 1:.0f} s)"]
+
+
+def test_k04_a_relist_or_a_bookmark_is_a_sign_of_life(heartbeats, now):
+    heartbeats.expect(["/pools"])
+    now[0] = DEAD_AFTER_SECONDS + 1
+    heartbeats.note("/pools")
+    assert heartbeats.dead() == []
+
+
+def test_a_standby_that_watches_nothing_is_alive(heartbeats, now):
+    heartbeats.note("/pools")
+    now[0] = 1e9
+    assert heartbeats.dead() == []
+
+
+def test_k16_a_path_that_is_listed_once_more_had_a_gap(heartbeats):
+    gaps = []
+    heartbeats.on_gap = lambda: gaps.append(1)
+    heartbeats.expect(["/pools", "/pods"])
+    for path in ("/pools", "/pods", "/nodes", "/nodes"):
+        heartbeats.note_list(path)
+    assert not gaps
+    heartbeats.note_list("/pods")
+    assert len(gaps) == 1
+
+
+async def test_each_chunk_of_a_stream_counts():
+    class Reader:
+        exception = "kept"
+
+        async def iter_chunked(self, size):
+            for chunk in (b"a", b"b"):
+                yield chunk
+
+    beats = []
+    reader = _NotingReader(Reader(), lambda: beats.append(1))
+    assert [chunk async for chunk in reader.iter_chunked(10)] == [b"a", b"b"]
+    assert len(beats) == 2
+    assert reader.exception == "kept"
