@@ -11,19 +11,12 @@ from typing import Final, Protocol
 
 from bench.admission_engine import Engine, Job
 from bench.admission_loads import Load
-<<<<<<< HEAD
-=======
 from reasoningpool_runtime.admission.controller import LOOK_SECONDS
->>>>>>> w/admission
 from reasoningpool_runtime.admission.ledger import Ledger, Share
 from reasoningpool_runtime.admission.policy import ForecastPolicy
 from reasoningpool_runtime.admission.queue import Waiting, WaitingQueue
 from reasoningpool_runtime.admission.types import AdmissionConfig, AdmissionRequest, Capacity, Outcome
 
-<<<<<<< HEAD
-LOOK_SECONDS: Final = 0.05
-=======
->>>>>>> w/admission
 _ENDLESS: Final = 10**9
 
 
