@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pydantic import ValidationError
+from typing import Final
 
 from reasoningpool.api.conditions import ConditionStatus, Reason
 from reasoningpool.api.status import VerifiedStatus
@@ -195,11 +193,3 @@ def _false(
         verified=verified,
         correction=correction,
     )
-
-
-def verified_before(tier_status: Mapping[str, Any] | None) -> VerifiedStatus | None:
-    """The figures of the last status, None if it has none."""
-    try:
-        return VerifiedStatus.model_validate(((tier_status or {}).get("sizing") or {}).get("verified"))
-    except ValidationError:
-        return None
