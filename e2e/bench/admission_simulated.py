@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
