@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Availability, Kind, Manifest, ObjectKey
 from reasoningpool.planning.verification.kv_pools import Reading, ReadingWanted
 
 
@@ -43,6 +43,7 @@ class Snapshot:
     `logs` maps pod uid to log ends asked for before. `failures` are permanent apply errors that still stand.
     `refusals` maps the uid of a StatefulSet that is short of pods to what was said when they were refused.
     `readings` are what engines said of their KV pools, by the key of `Plan.readings_wanted`.
+    `availability` says which optional kinds can be applied; one that is not in it is not served.
     """
 
     pool: Manifest
@@ -52,6 +53,7 @@ class Snapshot:
     failures: tuple[ApplyFailure, ...] = ()
     refusals: Mapping[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    availability: Mapping[Kind, Availability] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

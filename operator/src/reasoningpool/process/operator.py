@@ -13,6 +13,7 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
+from reasoningpool.objects import KINDS, Kinds
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, State
 from reasoningpool.process.heartbeat import Heartbeats
@@ -22,6 +23,7 @@ from reasoningpool.reconcile.apply.executor import Executor
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.observe.kv_pools import Readings
 from reasoningpool.reconcile.observer import Observer
+from reasoningpool.reconcile.optional_kinds import OptionalKinds
 from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Tools
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.sleeper import Timing
@@ -46,8 +48,11 @@ def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -
 class Operator:
     """One process's parts and the order in which they start and stop."""
 
-    def __init__(self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> None:
+    def __init__(
+        self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner, kinds: Kinds = KINDS
+    ) -> None:
         self._settings = settings
+        self._kinds = kinds
         self._planner = planner
         self._plan_failure = plan_failure
         self._stop = asyncio.Event()
@@ -58,6 +63,7 @@ class Operator:
         self._engines = EngineMetrics()
         self._readings: Readings | None = None
         self._observer: Observer | None = None
+        self._optional: OptionalKinds | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
 
@@ -65,7 +71,7 @@ class Operator:
         """The whole life of the process."""
         settings = self._settings
         api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
-        kube = Kube(api, relogin, concurrency=settings.concurrency)
+        kube = Kube(api, relogin, concurrency=settings.concurrency, kinds=self._kinds)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -96,7 +102,7 @@ class Operator:
 
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
-        store = Store(self._on_change)
+        store = Store(self._on_change, self._kinds)
         readings = self._readings = Readings(self._engines.kv_pool, self._on_reading)
         tools = Tools(
             kube=kube,
@@ -122,12 +128,18 @@ class Operator:
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
         )
+        scopes = settings.namespaces or (None,)
+        optional = self._optional = OptionalKinds(kube, store, watcher, scopes, on_change=pools.wake_all)
         keeper = asyncio.create_task(self._keep_leading(), name="lease")
-        comparer: asyncio.Task[None] | None = None
+        followers: list[asyncio.Task[None]] = []
         try:
-            if not await self._unless_stopped(observer.first_list(), keeper):
+            if not await self._unless_stopped(observer.first_list(optional), keeper):
                 return EXIT_FAILED if keeper.done() else EXIT_STOPPED
-            comparer = asyncio.create_task(observer.run(settings.compare_seconds), name="comparer")
+            # Before kopf starts: it cancels every task that is younger than itself when it ends.
+            followers += (
+                asyncio.create_task(observer.run(settings.compare_seconds), name="comparer"),
+                asyncio.create_task(optional.run(), name="optional kinds"),
+            )
             watching = asyncio.create_task(watcher.run(self._stop), name="watcher")
             await asyncio.wait({watching, keeper}, return_when=asyncio.FIRST_COMPLETED)
             lost = keeper.done() and self._leading  # not leading any more: we gave it up ourselves
@@ -139,7 +151,7 @@ class Operator:
         else:
             return EXIT_FAILED if lost else EXIT_STOPPED
         finally:
-            for task in filter(None, (keeper, comparer)):
+            for task in (keeper, *followers):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -199,7 +211,9 @@ class Operator:
             return State(good=True, text=f"standby; leader is {holder or 'not known yet'}")
         if self._store is None or not self._store.synced:
             return State(good=False, text=self._observer.trouble if self._observer is not None else "starting")
-        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects")
+        unread = self._optional.forbidden() if self._optional is not None else ()
+        without = "".join(f"; may not read {kind}" for kind in unread)
+        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects{without}")
 
 
 def _counts(kube: Kube) -> str:

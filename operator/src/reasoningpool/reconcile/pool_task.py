@@ -256,6 +256,7 @@ class PoolTask:
             failures=self._memory.failures(),
             refusals=self._refusals.known(),
             readings=self._tools.readings.known(self.name),
+            availability=store.availability,
         )
 
     async def _tell_status(self, error: str) -> None:
