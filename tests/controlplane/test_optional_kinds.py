@@ -15,6 +15,7 @@ from support.rights import ACCOUNT, limited_kubeconfig
 
 PROGRAM = (str(Path(widget_operator.__file__)),)
 NOTICED_SECONDS = 60.0
+GONE = "Widget (test.reasoningpool.io/v1) is not served any more"
 
 
 @pytest.fixture
@@ -62,8 +63,7 @@ def test_an_optional_kind_is_noticed_when_it_comes_and_when_it_goes(crd_cluster,
             eventually(lambda: cluster.get("Widget", "p"), "a Widget once they are served", NOTICED_SECONDS)
             _comes_back_when_deleted(cluster)
             widgets.remove()
-            told = "Widget (test.reasoningpool.io/v1) is not served any more"
-            eventually(lambda round_=round_: operator.text().count(told) == round_, "the loss in the log")
+            eventually(lambda round_=round_: operator.text().count(GONE) == round_, "the loss in the log")
             scale(cluster, round_ + 1)
             assert operator.process.poll() is None
         assert operator.health("/healthz") == (200, "ok\n")

@@ -45,14 +45,17 @@ def with_widget(planner: Callable[..., Any]) -> Callable[..., Any]:
     """A planner that asks for a Widget named after the pool, but only where it can be applied."""
 
     def plan(snapshot: Any, **more: Any) -> Any:
-        planned, availability = planner(snapshot, **more), snapshot.availability[WIDGET]
+        availability = snapshot.availability[WIDGET]
+        # The real planner goes by the real table, in which there is no Widget.
+        children = tuple(child for child in snapshot.children if child["kind"] != WIDGET.kind)
+        failures = tuple(failure for failure in snapshot.failures if failure.key.kind != WIDGET.kind)
+        planned = planner(replace(snapshot, children=children, failures=failures), **more)
         log.info("the plan sees Widgets %s", availability)
         if availability is not Availability.AVAILABLE or not planned.applies:
             return planned
         account = planned.applies[0].manifest
         meta = {**account["metadata"], "name": snapshot.pool["metadata"]["name"]}
         widget = {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": meta, "spec": {"size": 1}}
-        # The planner prunes by its own table, in which there is no Widget.
         return replace(planned, applies=(*planned.applies, replace(planned.applies[0], manifest=widget)))
 
     return plan
