@@ -66,7 +66,8 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     deletions = pod_deletions(outcomes, snapshot)
     return replace(
         passive,
-        applies=applies,
+        # What cannot be applied is still wanted: where it may not be read, it may be there.
+        applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
         prunes=prunes,
         pod_deletions=tuple(deletion.pod for deletion in deletions),
         events=(

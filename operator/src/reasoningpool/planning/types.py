@@ -55,6 +55,10 @@ class Snapshot:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     availability: Mapping[Kind, Availability] = field(default_factory=dict)
 
+    def can_apply(self, kind: Kind) -> bool:
+        """Whether this cluster takes objects of the kind from the operator."""
+        return not kind.optional or self.availability.get(kind) is Availability.AVAILABLE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
