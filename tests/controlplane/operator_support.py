@@ -30,7 +30,7 @@ from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
 from reasoningpool.objects import KINDS, Kind, Manifest, ObjectKey
 from reasoningpool.objects.kinds import OWN
-from reasoningpool.planning.types import Apply, Plan
+from reasoningpool.planning.actions import Apply, Plan, Scale
 from reasoningpool.reconcile.apply.executor import Executor, Report
 from reasoningpool.reconcile.memory import PoolMemory
 from reasoningpool.reconcile.observer import Observer
@@ -148,6 +148,29 @@ def owned_spec(stateful_set: Manifest, manager: str) -> set[str]:
 # -- parts ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Workload:
+    """A StatefulSet to apply and, unless it is left to others, its number of replicas."""
+
+    apply: Apply
+    replicas: int | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.apply.manifest
+
+
+def plan_of(*wanted: Apply | Workload, **more: Any) -> Plan:
+    """A plan that wants these objects."""
+    scales = [
+        Scale(key=key(item.manifest), replicas=item.replicas, why="a test")
+        for item in wanted
+        if isinstance(item, Workload) and item.replicas is not None
+    ]
+    applies = [item.apply if isinstance(item, Workload) else item for item in wanted]
+    return Plan(**{"applies": tuple(applies), "scales": tuple(scales)} | more)
+
+
 @dataclass
 class Parts:
     """Store and executor on a real API server, with a pool of no kind as the owner of what is applied."""
@@ -167,8 +190,8 @@ class Parts:
         """What the watches would have brought by now."""
         await Observer(self.kube, self.store, _NoPools(), (self.cluster.namespace,), lag=0.0).compare()
 
-    async def carry_out(self, *applies: Apply, **plan: Any) -> Report:
-        return await self.executor.carry_out(self.name, Plan(applies=applies, **plan), self.memory)
+    async def carry_out(self, *wanted: Apply | Workload, **more: Any) -> Report:
+        return await self.executor.carry_out(self.name, plan_of(*wanted, **more), self.memory)
 
     def restarted(self) -> None:
         """Forget everything, as a new process would."""

@@ -6,7 +6,7 @@ import pytest
 
 from reasoningpool.objects import KINDS, Availability, Kind
 from reasoningpool.objects.kinds import OWN
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 
 WIDGET = Kind(
     api_version="example.org/v1", kind="Widget", plural="widgets", rank=9, watched=True, installed_with="x", grants=OWN

@@ -209,6 +209,19 @@ class Kube:
             Request("PATCH", path, patch, query, content_type=kind, verb=("merge", key.kind), priority=priority)
         )
 
+    async def label(
+        self,
+        key: ObjectKey,
+        *,
+        uid: str,
+        labels: Mapping[str, str | None],
+        manager: str,
+        priority: Priority = Priority.NORMAL,
+    ) -> Manifest:
+        """Set labels of this very object, remove those that are None; Conflict when another one has its name."""
+        patch = {"metadata": {"uid": uid, "labels": dict(labels)}}
+        return await self.merge(key, patch, manager=manager, priority=priority)
+
     async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
         """Warning events with this reason about one object, at most `limit` of them in one request."""
         query = [

@@ -17,6 +17,8 @@ SHORT_NAME: Final = "rp"
 FIELD_MANAGER: Final = "reasoningpool"
 # Replicas have a manager of their own, so that an autoscaler can take the number over (ADR 3).
 SCALE_FIELD_MANAGER: Final = "reasoningpool-scale"
+# So have the labels that the operator sets on pods, which come from the StatefulSet's template.
+LABEL_FIELD_MANAGER: Final = "reasoningpool-label"
 
 # Kubernetes' recommended labels.
 LABEL_NAME: Final = "app.kubernetes.io/name"

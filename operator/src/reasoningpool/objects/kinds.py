@@ -152,7 +152,7 @@ POD: Final = Kind(
     kind="Pod",
     plural="pods",
     watched=True,
-    grants=(Grant(verbs=(*_READ, "delete")), Grant(subresource="log", verbs=("get",))),
+    grants=(Grant(verbs=(*_READ, "patch", "delete")), Grant(subresource="log", verbs=("get",))),
 )
 EVENT: Final = Kind(
     api_version="v1",

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from reasoningpool.objects import KINDS
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.planning.snapshot import ApplyFailure
 
 _MOST_NAMED: Final = 4
 _MOST_TEXT: Final = 300  # characters of each refusal where there are several

@@ -1,4 +1,4 @@
-"""One carrying out of one plan."""
+"""One execution of one plan."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TRUST_UNWATCHED_SECONDS: Final = 270.0
 
 
 @dataclass(slots=True)
-class Run:
+class Execution:
     """Whose plan it is, what is remembered of earlier ones, and what came of this one so far."""
 
     pool: PoolName
     memory: PoolMemory
     transient: list[KubeError] = field(default_factory=list)
     # Second halves of creating StatefulSets, which can wait for other pools' engines.
-    late: list[tuple[ObjectKey, Callable[[], Awaitable[None]]]] = field(default_factory=list)
+    deferred: list[tuple[ObjectKey, Callable[[], Awaitable[None]]]] = field(default_factory=list)
 
     def is_settled(self, store: Store, key: ObjectKey, wanted: bytes) -> bool:
         """Whether this very manifest was applied and the object has not changed since."""
@@ -40,6 +40,4 @@ class Run:
     def applied(self, answer: Manifest, wanted: bytes) -> None:
         """Remember what came of an apply."""
         key, uid = ObjectKey.of(answer), answer["metadata"]["uid"]
-        done = self.memory.applied.get(key)
-        replicas = done.replicas if done is not None and done.uid == uid else None
-        self.memory.applied[key] = Applied(wanted, uid, shape(answer), time.monotonic(), replicas)
+        self.memory.applied[key] = Applied(wanted, uid, shape(answer), time.monotonic())
