@@ -15,7 +15,7 @@ from support.rights import ACCOUNT, limited_kubeconfig
 
 PROGRAM = (str(Path(widget_operator.__file__)),)
 NOTICED_SECONDS = 60.0
-GONE = "Widget (test.reasoningpool.io/v1) is not served any more"
+GONE = "Widget (test.reasoningpool.io/v1) is no longer served"
 
 
 @pytest.fixture

@@ -164,4 +164,4 @@ async def test_a_kind_that_cannot_be_judged_stays_as_it_was(scene, caplog):
         assert await scene.look() == []
     assert scene.availability is Availability.AVAILABLE
     (told,) = [message for message in caplog.messages if "aggregated" in message]
-    assert told.startswith("Widget (example.org/v1) could not be looked for")
+    assert told.startswith("could not find out whether the cluster serves Widget (example.org/v1)")

@@ -61,7 +61,7 @@ class OptionalKinds:
         return tuple(kind for kind, availability in found if availability is Availability.FORBIDDEN)
 
     async def run(self, interval: float = LOOK_SECONDS) -> None:
-        """Look for ever."""
+        """Look until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval):
@@ -77,7 +77,9 @@ class OptionalKinds:
             try:
                 changed = await self._look_for(kind) or changed
             except KubeError as error:
-                self._log_once(kind, logging.WARNING, f"{kind} could not be looked for: {error.message}")
+                self._log_once(
+                    kind, logging.WARNING, f"could not find out whether the cluster serves {kind}: {error.message}"
+                )
         if changed:
             self._on_change()
 
@@ -99,7 +101,7 @@ class OptionalKinds:
             self._log_once(kind, logging.INFO, f"{kind} is served and watched")
             await self._watches.start(kind, on_refused=partial(self._watch_refused, kind))
         elif now is Availability.NOT_INSTALLED:
-            self._log_once(kind, logging.INFO, f"{kind} is not served any more; going on without it")
+            self._log_once(kind, logging.INFO, f"{kind} is no longer served; continuing without it")
         return now is not before
 
     async def _find(self, kind: Kind, *, known: bool) -> Availability:
@@ -116,7 +118,7 @@ class OptionalKinds:
             return Availability.NOT_INSTALLED
         except Forbidden as error:
             hint = "grant get, list and watch to the operator's service account (operator/deploy/rbac.yaml)"
-            self._log_once(kind, logging.WARNING, f"going on without {kind}: {error.message}; {hint}")
+            self._log_once(kind, logging.WARNING, f"continuing without {kind}: {error.message}; {hint}")
             return Availability.FORBIDDEN
         return Availability.AVAILABLE
 

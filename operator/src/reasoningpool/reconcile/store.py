@@ -138,7 +138,7 @@ class Store:
         return self._availability
 
     def set_availability(self, kind: Kind, availability: Availability) -> None:
-        """Remember it; objects of a kind that is not served any more are gone."""
+        """Remember it; objects of a kind that is no longer served are gone."""
         self._availability = self._availability | {kind: availability}
         if availability is Availability.NOT_INSTALLED:
             for pool, key, record in tuple(self.known(kind)):
