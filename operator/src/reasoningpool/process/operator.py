@@ -136,7 +136,12 @@ class Operator:
             on_stop=self._shut_down,
         )
         scopes = settings.namespaces or (None,)
-        optional = self._optional = OptionalKinds(kube, store, watcher, scopes, on_change=pools.wake_all)
+
+        def on_optional_kind() -> None:
+            observer.gap()  # what was deleted after its list and before its watch began
+            pools.wake_all()
+
+        optional = self._optional = OptionalKinds(kube, store, watcher, scopes, on_change=on_optional_kind)
         keeper = asyncio.create_task(self._keep_leading(), name="lease")
         followers: list[asyncio.Task[None]] = []
         try:
