@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pydantic import ValidationError
+from typing import Final
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
 from reasoningpool.api.status import VerifiedStatus
@@ -196,14 +194,6 @@ def _false(
         verified=verified,
         correction=correction,
     )
-
-
-def verified_before(tier_status: Mapping[str, Any] | None) -> VerifiedStatus | None:
-    """The figures of the last status, None if it has none."""
-    try:
-        return VerifiedStatus.model_validate(((tier_status or {}).get("sizing") or {}).get("verified"))
-    except ValidationError:
-        return None
 
 
 def sizing_verified(verdicts: Iterable[Verdict]) -> Condition:
