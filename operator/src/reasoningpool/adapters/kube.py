@@ -12,10 +12,10 @@ from typing import Any, Final
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
-from reasoningpool.adapters.errors import Conflict, Permanent
+from reasoningpool.adapters.errors import Conflict, NotFound, NotInstalled, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.login import Relogin
-from reasoningpool.adapters.paths import collection_path, object_path
+from reasoningpool.adapters.paths import collection_path, group_path, object_path
 from reasoningpool.adapters.transport import DEFAULT_CONCURRENCY, REQUEST_TIMEOUT_SECONDS, Request, Transport
 from reasoningpool.api import names
 from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
@@ -103,6 +103,29 @@ class Kube:
             token = meta.get("continue") or ""
             if not token:
                 return
+
+    async def resources(self, api_version: str) -> frozenset[str]:
+        """The resources (plural names) that the cluster serves in one version of an API group; empty if it has none."""
+        request = Request("GET", group_path(api_version), verb=("discover", api_version), priority=Priority.BACKGROUND)
+        try:
+            answer = await self._transport.call(request)
+        except (NotInstalled, NotFound):
+            return frozenset()
+        return frozenset(str(resource["name"]) for resource in answer.get("resources") or ())
+
+    async def try_watch(self, kind: Kind, *, namespace: str | None, label_selector: str) -> None:
+        """Open a watch and close it after a second; raises what a watcher would meet."""
+        version = ""
+        async for page in self.pages(kind, namespace=namespace, label_selector=label_selector, metadata_only=True):
+            version = page.version
+            break
+        # From this version on: without one the watch would begin with every object.
+        query = [("watch", "true"), ("timeoutSeconds", "1"), ("labelSelector", label_selector)]
+        query += [("resourceVersion", version)]
+        path = collection_path(kind, namespace)
+        await self._transport.text(
+            Request("GET", path, query=query, verb=("watch", kind.kind), accept="*/*", priority=Priority.BACKGROUND)
+        )
 
     async def apply(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
@@ -11,6 +12,8 @@ from typing_extensions import override
 
 # A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
 _GRACE_SECONDS: Final = 10.0
+# What a watch meets whose kind is gone, or may not be read any more.
+_REFUSALS: Final = frozenset({403, 404})
 _EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
@@ -22,14 +25,26 @@ class Heartbeats:
         self._clock = clock
         self._last: dict[str, float] = {}
         self._listed: set[str] = set()
+        self._on_refused: dict[str, Callable[[], None]] = {}
         # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
         self.on_gap: Callable[[], None] = lambda: None
 
-    def expect(self, paths: Iterable[str]) -> None:
-        """These paths are watched from now on."""
+    def expect(self, paths: Iterable[str], *, on_refused: Callable[[], None] | None = None) -> None:
+        """These paths are watched from now on.
+
+        With `on_refused`, an answer of 403 or 404 does not end the watcher: this is called, and the watcher waits
+        until whoever was called ends this watch.
+        """
         now = self._clock()
         for path in paths:
             self._last.setdefault(path, now)
+            if on_refused is not None:
+                self._on_refused[path] = on_refused
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These paths are not watched any more; what is under way on them may still be refused."""
+        for path in paths:
+            self._last.pop(path, None)
 
     def note(self, path: str) -> None:
         """A sign of life; paths that nobody expects are not kept."""
@@ -51,7 +66,7 @@ class Heartbeats:
 
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """A response type for the watcher's HTTP session that notes what comes in."""
-        note, note_list = self.note, self.note_list
+        note, note_list, refusals = self.note, self.note_list, self._on_refused
 
         class NotingResponse(aiohttp.ClientResponse):
             @override
@@ -68,6 +83,10 @@ class Heartbeats:
                     # kopf lists anew when this is said inside the stream, and ends when it is said before it.
                     self.status = 200
                     self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
+                elif self.status in _REFUSALS and path in refusals:
+                    # kopf ends all watches when one is refused.
+                    refusals[path]()
+                    await asyncio.Event().wait()
                 return self
 
         return NotingResponse
