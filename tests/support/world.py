@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.plan import PlanningSettings, plan
 from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, PodRefusal, Snapshot
 from reasoningpool.planning.verification.kv_pools import Reading
 
