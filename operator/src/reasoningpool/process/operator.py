@@ -20,9 +20,12 @@ from reasoningpool.process.lease import Lease
 from reasoningpool.process.settings import Settings
 from reasoningpool.reconcile.apply.executor import Executor
 from reasoningpool.reconcile.events import Events
-from reasoningpool.reconcile.observe.kv_pools import Readings
+from reasoningpool.reconcile.observe.kv_pools import KVPoolReader
+from reasoningpool.reconcile.observe.pod_creations import PodCreationFailureReader
+from reasoningpool.reconcile.observe.pod_logs import ContainerLogReader
+from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.observer import Observer
-from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Tools
+from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, SharedParts
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import PoolName, Store
@@ -56,7 +59,7 @@ class Operator:
         self._store: Store | None = None
         self._pools: Pools | None = None
         self._engines = EngineMetrics()
-        self._readings: Readings | None = None
+        self._readers: Readers | None = None
         self._observer: Observer | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
@@ -97,19 +100,23 @@ class Operator:
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
         store = Store(self._on_change)
-        readings = self._readings = Readings(self._engines.kv_pool, self._on_reading)
-        tools = Tools(
+        readers = self._readers = Readers(
+            ContainerLogReader(kube, store),
+            PodCreationFailureReader(kube),
+            KVPoolReader(self._engines.kv_pool, self._on_news),
+        )
+        shared = SharedParts(
             kube=kube,
             store=store,
             executor=Executor(kube, store, may_write=self._may_write),
             events=Events(kube, instance=settings.own_name()),
             planner=self._planner,
             plan_failure=self._plan_failure,
-            readings=readings,
+            readers=readers,
             may_write=self._may_write,
             timing=Timing(resync=settings.resync_seconds),
         )
-        pools = self._pools = Pools(tools)
+        pools = self._pools = Pools(shared)
         observer = self._observer = Observer(kube, store, pools, settings.namespaces or None)
         self._heartbeats.on_gap = observer.gap
         self._store = store
@@ -169,8 +176,8 @@ class Operator:
         self._leading = False
         if self._pools is not None:
             await self._pools.stop()
-        if self._readings is not None:
-            await self._readings.stop()
+        if self._readers is not None:
+            await self._readers.stop()
         await self._engines.close()
         if self._lease is not None:
             await self._lease.release()
@@ -185,7 +192,7 @@ class Operator:
         if self._pools is not None:
             self._pools.wake(pool)
 
-    def _on_reading(self, pool: PoolName) -> None:
+    def _on_news(self, pool: PoolName) -> None:
         if self._pools is not None:
             self._pools.wake(pool)
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
 from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.types import Snapshot
 from reasoningpool.planning.verification.sizing import sizing_verified
-from reasoningpool.resolution.types import Finding
 from reasoningpool.sizing import SizingPlan
 
 _MOST_TEXT: Final = 1000
@@ -38,7 +37,7 @@ def pool_status(
     before = snapshot.pool.get("status") or {}
     tiers_before = {str(entry.get("name")): entry for entry in before.get("tiers") or ()}
     found = (
-        _accepted(warnings, pool_feature_warnings(pool.spec)),
+        _accepted((*warnings, *pool_feature_warnings(pool.spec))),
         _sized(states),
         _workloads_ready(states),
         sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),
@@ -58,25 +57,15 @@ def pool_status(
                 outcome,
                 states[outcome.tier.name],
                 tiers_before.get(outcome.tier.name),
-                _of_tier(warnings, outcome.index),
+                tuple(warning for warning in warnings if warning.tier == outcome.tier.name),
             )
             for outcome in outcomes
         ],
     } | _summary(outcomes, ready.reason)
 
 
-def _of_tier(warnings: Iterable[Finding], index: int) -> tuple[str, ...]:
-    prefix = f"spec.tiers[{index}]"
-    return tuple(
-        str(warning)
-        for warning in warnings
-        if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix
-    )
-
-
-def _accepted(warnings: tuple[Finding, ...], features: tuple[str, ...]) -> Condition:
-    texts = (*(str(warning) for warning in warnings), *features)
-    message = "the spec is valid" + (f"; but: {'; '.join(texts)}" if texts else "")
+def _accepted(warnings: tuple[Finding, ...]) -> Condition:
+    message = "the spec is valid" + (f"; but: {'; '.join(map(str, warnings))}" if warnings else "")
     return cond.true(ConditionType.ACCEPTED, Reason.ACCEPTED, message)
 
 
@@ -101,10 +90,10 @@ def _workloads_ready(states: dict[str, TierState]) -> Condition:
 
 def _summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]:
     """The flat fields that the printer columns read."""
-    desired = sum(outcome.desired_replicas for outcome in outcomes)
-    ready = sum(min(outcome.live.ready_pods, outcome.desired_replicas) for outcome in outcomes)
+    desired = sum(outcome.replicas.desired for outcome in outcomes)
+    ready = sum(min(outcome.live.ready_pods, outcome.replicas.desired) for outcome in outcomes)
     gpus = sum(
-        outcome.desired_replicas * outcome.tier.accelerator.per_replica
+        outcome.replicas.desired * outcome.tier.accelerator.per_replica
         for outcome in outcomes
         if not outcome.tier.accelerator.is_cpu
     )

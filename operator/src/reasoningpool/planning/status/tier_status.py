@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
 from reasoningpool.api.text import printable
@@ -24,12 +25,12 @@ def tier_status(
     outcome: TierOutcome,
     state: TierState,
     before: Mapping[str, Any] | None,
-    warnings: tuple[str, ...],
+    warnings: tuple[Finding, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
-    tier, desired = outcome.tier, outcome.desired_replicas
+    tier, desired = outcome.tier, outcome.replicas.desired
     ready = min(outcome.live.ready_pods, desired)
-    doubts = tuple(dict.fromkeys(_long(text) for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
+    doubts = tuple(dict.fromkeys(_long(str(warning)) for warning in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
     status = TierStatus(
         name=tier.name,
         ready=f"{ready}/{desired}",

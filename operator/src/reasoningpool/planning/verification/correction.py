@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from reasoningpool.api import names
 from reasoningpool.api.status import CorrectionStatus
 from reasoningpool.planning.live import LiveTier
-from reasoningpool.planning.verification.kv_pools import KVPool
+from reasoningpool.planning.observations import KVPool
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 from reasoningpool.sizing import plan as size
 
