@@ -23,7 +23,6 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/resource.md": resource_reference,
     "docs/reference/settings.md": settings_reference,
     "operator/deploy/rbac.yaml": rbac_manifests,
-    "operator/deploy/rbac.yaml": rbac_manifests,
 }
 
 
