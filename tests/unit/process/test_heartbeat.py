@@ -2,7 +2,8 @@
 
 import pytest
 
-from reasoningpool.process.heartbeat import Heartbeats, _NotingReader
+from reasoningpool.adapters.watch_response import _NotingReader
+from reasoningpool.process.heartbeat import Heartbeats
 
 DEAD_AFTER_SECONDS = 150.0
 

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.paths import collection_path
+from reasoningpool.adapters.watch_response import noting_response
 from reasoningpool.objects import Kinds, ObjectKey
 from reasoningpool.objects.kinds import POOL
 from reasoningpool.process.heartbeat import Heartbeats
@@ -124,7 +125,7 @@ class Watcher:
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
             await self._kube.relogin()
-            session = self._kube.watch_session(self._heartbeats.response_class())
+            session = self._kube.watch_session(noting_response(self._heartbeats.note, self._heartbeats.note_list))
             return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
 
         @kopf.on.cleanup(registry=registry)

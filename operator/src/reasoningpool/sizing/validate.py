@@ -8,7 +8,7 @@ from typing import Final
 from reasoningpool.model.errors import SizingAttribute, SizingError
 from reasoningpool.model.geometry import valid_tensor_parallel_sizes
 from reasoningpool.model.sharding import check_shards
-from reasoningpool.sizing.load.observed import ObservedTokens
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 _MAX_BYTES: Final = 1 << 60

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from reasoningpool.sizing.load.observed import ObservedTokens
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 if TYPE_CHECKING:
