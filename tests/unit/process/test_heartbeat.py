@@ -7,7 +7,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from reasoningpool.process.heartbeat import Heartbeats, _NotingReader
+from reasoningpool.adapters.watch_response import _NotingReader, noting_response
+from reasoningpool.process.heartbeat import Heartbeats
 
 DEAD_AFTER_SECONDS = 150.0
 
@@ -82,7 +83,9 @@ async def test_a_refused_watch_of_an_optional_kind_waits_instead_of_failing(stat
     heartbeats.expect(["/required"])
     async with (
         TestServer(app) as server,
-        aiohttp.ClientSession(response_class=heartbeats.response_class()) as session,
+        aiohttp.ClientSession(
+            response_class=noting_response(heartbeats.note, heartbeats.note_list, heartbeats.refused)
+        ) as session,
     ):
         waiting = asyncio.create_task(session.get(server.make_url("/optional?watch=true")))
         async with asyncio.timeout(5):

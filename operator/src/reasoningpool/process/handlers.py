@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.paths import collection_path
+from reasoningpool.adapters.watch_response import noting_response
 from reasoningpool.objects import Kind, Kinds, ObjectKey
 from reasoningpool.objects.kinds import POOL
 from reasoningpool.process.heartbeat import Heartbeats
@@ -172,7 +173,8 @@ class Watcher:
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
             await self._kube.relogin()
-            session = self._kube.watch_session(self._heartbeats.response_class())
+            beats = self._heartbeats
+            session = self._kube.watch_session(noting_response(beats.note, beats.note_list, beats.refused))
             return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
 
         @kopf.on.cleanup(registry=registry)

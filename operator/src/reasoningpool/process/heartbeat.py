@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
-
-import aiohttp
-from typing_extensions import override
+from collections.abc import Callable, Iterable
+from typing import Final
 
 # A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
 _GRACE_SECONDS: Final = 10.0
-# What a watch meets whose kind is gone, or may not be read any more.
-_REFUSALS: Final = frozenset({403, 404})
-_EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
 class Heartbeats:
@@ -64,58 +57,6 @@ class Heartbeats:
         now = self._clock()
         return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
 
-    def response_class(self) -> type[aiohttp.ClientResponse]:
-        """A response type for the watcher's HTTP session that notes what comes in."""
-        note, note_list, refusals = self.note, self.note_list, self._on_refused
-
-        class NotingResponse(aiohttp.ClientResponse):
-            @override
-            async def start(self, connection: Any) -> aiohttp.ClientResponse:
-                await super().start(connection)
-                path, is_watch = self.url.path, "watch" in self.url.query
-                if self.status < 300:
-                    note(path)
-                    if is_watch:
-                        self.content = _NotingReader(self.content, lambda: note(path))  # type: ignore[assignment]
-                    elif "continue" not in self.url.query:
-                        note_list(path)
-                elif self.status == 410 and is_watch:
-                    # kopf lists anew when this is said inside the stream, and ends when it is said before it.
-                    self.status = 200
-                    self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
-                elif self.status in _REFUSALS and path in refusals:
-                    # kopf ends all watches when one is refused.
-                    refusals[path]()
-                    await asyncio.Event().wait()
-                return self
-
-        return NotingResponse
-
-
-class _NotingReader:
-    """A stream reader that tells of each chunk it hands on."""
-
-    def __init__(self, reader: aiohttp.StreamReader, note: Callable[[], None]) -> None:
-        self._reader = reader
-        self._note = note
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for chunk in self._reader.iter_chunked(size):
-            self._note()
-            yield chunk
-
-
-class _SaidReader(_NotingReader):
-    """A stream that says one thing in place of what the server said."""
-
-    def __init__(self, reader: aiohttp.StreamReader, said: bytes) -> None:
-        super().__init__(reader, lambda: None)
-        self._said = said
-
-    @override
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        await self._reader.read()
-        yield self._said
+    def refused(self, path: str) -> Callable[[], None] | None:
+        """What to call when a request for this path is refused; None where that ends the watcher."""
+        return self._on_refused.get(path)
