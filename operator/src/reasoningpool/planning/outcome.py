@@ -21,7 +21,15 @@ from reasoningpool.planning.verification.sizing import TierSizing, Verdict, veri
 from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
-from reasoningpool.rollout import describe_change, pod_intent, revision_of, settle, sizing_key, waiting_change
+from reasoningpool.rollout import (
+    describe_change,
+    pod_intent,
+    revision_of,
+    running_max_num_seqs,
+    settle,
+    sizing_key,
+    waiting_change,
+)
 from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
 from reasoningpool.sizing.units import fit_figure
 
@@ -44,8 +52,11 @@ class TierOutcome:
     @property
     def stateful_set(self) -> Manifest | None:
         """The rendered StatefulSet."""
-        found = [m for m in self.manifests if m["kind"] == "StatefulSet"]
-        return found[0] if found else None
+        return _stateful_set(self.manifests)
+
+
+def _stateful_set(manifests: tuple[Manifest, ...]) -> Manifest | None:
+    return next((manifest for manifest in manifests if manifest["kind"] == "StatefulSet"), None)
 
 
 def tier_outcomes(
@@ -106,6 +117,7 @@ def _rendered(
             key=sizing_key(pool.spec, spec),
             correction=correction,
             live=live,
+            running_max_num_seqs=running_max_num_seqs(_stateful_set(manifests)),
             rolling=change is not None,
             suspended=bool(pool.spec.suspend),
             before=before.verified if before else None,
