@@ -11,6 +11,7 @@ from generate.conditions import conditions_reference
 from generate.resource import resource_reference
 from generate.settings import settings_reference
 from reasoningpool.api.crd import crd_yaml
+from reasoningpool.process.rbac import rbac_manifests
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -21,6 +22,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/conditions.md": conditions_reference,
     "docs/reference/resource.md": resource_reference,
     "docs/reference/settings.md": settings_reference,
+    "operator/deploy/rbac.yaml": rbac_manifests,
 }
 
 

@@ -28,7 +28,8 @@ from aiohttp import web
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Kind, Manifest, ObjectKey
+from reasoningpool.objects.kinds import OWN
 from reasoningpool.planning.actions import Apply, Plan, Scale
 from reasoningpool.reconcile.apply.executor import Executor, Report
 from reasoningpool.reconcile.memory import PoolMemory
@@ -46,6 +47,11 @@ PATHS = {
     "Event": "/api/v1/namespaces/{}/events",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
 }
+# The operator's kinds, and some that only tests use.
+TEST_KINDS = KINDS.with_kinds(
+    Kind(api_version="v1", kind="ConfigMap", plural="configmaps", grants=OWN),
+    Kind(api_version="monitoring.coreos.com/v1", kind="PodMonitor", plural="podmonitors", rank=9, grants=OWN),
+)
 CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
 
 
@@ -189,7 +195,7 @@ class Parts:
     def restarted(self) -> None:
         """Forget everything, as a new process would."""
         self.memory = PoolMemory()
-        self.store = Store()
+        self.store = Store(kinds=TEST_KINDS)
         self.executor = Executor(self.kube, self.store)
 
     def meta(self, name: str, **more: Any) -> Manifest:
@@ -250,11 +256,11 @@ class _NoPools:
 @contextlib.asynccontextmanager
 async def parts(kubeconfig: Path, api: ApiServer, namespace: str) -> AsyncIterator[Parts]:
     client, relogin = await connect(kubeconfig=str(kubeconfig))
-    kube = Kube(client, relogin)
+    kube = Kube(client, relogin, kinds=TEST_KINDS)
     try:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "p", "namespace": namespace}}
         pool = await kube.create(owner, manager="test")
-        store = Store()
+        store = Store(kinds=TEST_KINDS)
         yield Parts(kube, Cluster(api, namespace), store, Executor(kube, store), pool)
     finally:
         await kube.close()

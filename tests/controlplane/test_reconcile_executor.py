@@ -8,6 +8,7 @@ import time
 import pytest
 
 from controlplane.operator_support import (
+    TEST_KINDS,
     Parts,
     Workload,
     eventually,
@@ -702,7 +703,7 @@ async def test_k13_a_token_that_the_server_refuses_is_read_again_and_the_request
     host, port = crd_cluster.server.removeprefix("https://").rsplit(":", 1)
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     client, relogin = await connect(environ=environ, service_account_dir=tmp_path)
-    kube = Kube(client, relogin)
+    kube = Kube(client, relogin, kinds=TEST_KINDS)
     (tmp_path / "token").write_text(config["users"][0]["user"]["token"])
     key = ObjectKey("v1", "ConfigMap", "kube-system", "kube-root-ca.crt")
     assert (await kube.get(key))["metadata"]["name"] == "kube-root-ca.crt"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-GROUP: Final = "reasoningpool.io"
-VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
-KIND: Final = "ReasoningPool"
-PLURAL: Final = "reasoningpools"
+from reasoningpool.objects.kinds import POOL
+
+GROUP: Final = POOL.group
+VERSION: Final = POOL.version
+API_VERSION: Final = POOL.api_version
+KIND: Final = POOL.kind
+PLURAL: Final = POOL.plural
 SINGULAR: Final = "reasoningpool"
 SHORT_NAME: Final = "rp"
 

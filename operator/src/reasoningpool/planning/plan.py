@@ -11,7 +11,7 @@ from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, Condi
 from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Manifest, ObjectKey
 from reasoningpool.planning.actions import Apply, Delete, EventNote, EventType, Plan, Scale
 from reasoningpool.planning.diagnosis.progress import TierState, tier_state
 from reasoningpool.planning.observations import ContainerLogRequest, Request
@@ -20,14 +20,11 @@ from reasoningpool.planning.pod_deletions import pod_deletions
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
-from reasoningpool.planning.types import OWNED_KINDS
 from reasoningpool.planning.verification.kv_pools import kv_pool_requests
 from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.rollout import revision_of
 
-# A StatefulSet needs its account, everything else can follow; so pods start as early as possible.
-_ORDER: Final = {"ServiceAccount": 0, "StatefulSet": 1, "Service": 2, "PodDisruptionBudget": 3}
 # How soon to look again while something is failing or starting, besides the events that wake the pool.
 _REQUEUE_SECONDS: Final = 30.0
 
@@ -120,7 +117,7 @@ def _applies(pool: ReasoningPool, snapshot: Snapshot, outcomes: tuple[TierOutcom
             is_set = manifest["kind"] == "StatefulSet"
             change = outcome.change if is_set else None
             applies.append(apply(manifest, f"tier {outcome.tier.name}", change, orphan=is_set))
-    return tuple(sorted(applies, key=lambda apply: _ORDER[apply.manifest["kind"]]))
+    return tuple(sorted(applies, key=lambda apply: KINDS.rank(ObjectKey.of(apply.manifest))))
 
 
 def _scales(outcomes: tuple[TierOutcome, ...]) -> tuple[Scale, ...]:
@@ -137,13 +134,12 @@ def _removals(
     """Objects of this pool that nothing asks for any more; those of a tier that does not fit stay."""
     wanted = {ObjectKey.of(apply.manifest) for apply in applies}
     kept = {outcome.tier.name for outcome in outcomes if not outcome.manifests}
-    kinds = {kind for _, kind, _ in OWNED_KINDS}
     return tuple(
         Delete(
             key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]), why="nothing in the spec asks for it any more"
         )
         for child in snapshot.children
-        if child["kind"] in kinds
+        if KINDS.of(ObjectKey.of(child)).owned
         and ObjectKey.of(child) not in wanted
         and _is_owned(child, pool.uid)
         and (child["metadata"].get("labels") or {}).get(names.LABEL_TIER) not in kept

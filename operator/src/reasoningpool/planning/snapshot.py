@@ -20,7 +20,7 @@ class ApplyFailure:
 class Snapshot:
     """The world as last read: the pool, the children that carry its label, and their pods.
 
-    `children` are the objects of the kinds in `OWNED_KINDS` with the pool's label, `pods` its engine pods.
+    `children` are the objects of the watched kinds (`KINDS`) with the pool's label, `pods` its engine pods.
     `failures` are permanent apply errors that still stand, `observations` what earlier plans asked for.
     """
 

@@ -175,7 +175,10 @@ class _Reader:
 
 def _refused_key(flag: Flag, match: Match, values: Sequence[str]) -> str | None:
     """Why a key of a JSON argument cannot be given."""
-    keys = list(_keys(match.key, values))
+    try:
+        keys = list(_keys(match.key, values))
+    except RecursionError:
+        return "its JSON is nested too deeply to be checked"
     for key in keys:
         if (flag.name, key) in OWNED_KEYS:
             return f"{key}: {OWNED_KEYS[flag.name, key]}"

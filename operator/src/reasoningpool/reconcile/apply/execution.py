@@ -11,7 +11,7 @@ from reasoningpool.adapters.errors import KubeError
 from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.reconcile.memory import Applied, PoolMemory
 from reasoningpool.reconcile.shape import shape
-from reasoningpool.reconcile.store import PoolName, Store, is_watched
+from reasoningpool.reconcile.store import PoolName, Store
 
 # Kinds that nobody watches are applied again at about every resync.
 TRUST_UNWATCHED_SECONDS: Final = 270.0
@@ -32,7 +32,7 @@ class Execution:
         done = self.memory.applied.get(key)
         if done is None or done.wanted != wanted:
             return False
-        if not is_watched(key):
+        if not store.is_watched(key):
             return time.monotonic() - done.at < TRUST_UNWATCHED_SECONDS
         record = store.record(self.pool, key)
         return record is not None and record.uid == done.uid and record.shape == done.shape

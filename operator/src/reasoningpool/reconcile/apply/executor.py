@@ -39,10 +39,6 @@ _RETRIES_PER_SECOND: Final = 10.0
 # What was refused in one cycle is due in one cycle.
 _RETRY_SLACK_SECONDS: Final = 1.0
 
-# Engines first, everywhere (see Priority); a ServiceAccount must be there before the first pod.
-_RANK: Final = {"ServiceAccount": 0, "StatefulSet": 1}
-_LAST_RANK: Final = 2
-
 
 @dataclass(slots=True)
 class Report:
@@ -84,16 +80,16 @@ class Executor:
         When the engines are seen to and `others_wait` says that other pools wait for theirs, the rest is left for
         later.
         """
-        execution = Execution(pool, memory)
+        execution, kinds = Execution(pool, memory), self._store.kinds
         scales = {scale.key: scale for scale in plan.scales}
         memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies} | scales.keys())
         engines_done = False
-        for apply in sorted(plan.applies, key=lambda apply: _RANK.get(apply.manifest["kind"], _LAST_RANK)):
-            if not engines_done and _RANK.get(apply.manifest["kind"], _LAST_RANK) == _LAST_RANK:
+        for apply in plan.applies:  # engines first, everywhere (see Priority)
+            key = ObjectKey.of(apply.manifest)
+            if not engines_done and not kinds.of(key).urgent:
                 engines_done = True
                 if others_wait():
                     return Report(memory.failures(), execution.transient, complete=False)
-            key = ObjectKey.of(apply.manifest)
             step = partial(self._apply, execution, apply, scales.pop(key, None))
             await self._guarded(execution, key, digest(apply.manifest), step)
         for scale in scales.values():  # of StatefulSets that the plan leaves alone otherwise
@@ -183,7 +179,7 @@ class Executor:
         if key.kind == "StatefulSet":
             await self._sets.apply(execution, apply, scale, wanted)
         elif not execution.is_settled(self._store, key, wanted):
-            priority = Priority.URGENT if key.kind in _RANK else Priority.NORMAL
+            priority = Priority.URGENT if self._store.kinds.of(key).urgent else Priority.NORMAL
             answer = await self._writer.send(execution.pool, apply.manifest, names.FIELD_MANAGER, priority, apply.why)
             execution.applied(answer, wanted)
         if execution.memory.refused.pop(key, None) is not None:

@@ -23,9 +23,6 @@ from reasoningpool.reconcile.store import PoolName, Store
 
 log = logging.getLogger(__name__)
 
-# Kinds with so little in them that an apply to somebody else's object may meet no conflict.
-_SAY_LITTLE: Final = frozenset({"ServiceAccount", "PodDisruptionBudget"})
-
 _TRIES_TO_OWN: Final = 5
 
 
@@ -61,7 +58,7 @@ class Writer:
         # Of an object that we have not seen, we do not take fields by force: it may be somebody else's.
         record = self._store.record(pool, key)
         known = record is not None
-        if not known and key.kind in _SAY_LITTLE:
+        if not known and self._store.kinds.of(key).sparse:
             await self.find(manifest)
         self.check()
         try:
