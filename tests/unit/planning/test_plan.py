@@ -287,6 +287,20 @@ def test_every_refused_object_is_named_and_the_cause_first() -> None:
     assert len(message) < 1000
 
 
+def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that tiers can be without, as a gateway's will be."""
+    front = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p-front", "namespace": "default"}}
+    monkeypatch.setattr("reasoningpool.planning.outcome.render_pool", lambda _: (front,))
+    world = World(pool(tiers=[tier("one"), tier("two")]))
+    world.failures = (ApplyFailure(key=ObjectKey.of(front), message="exceeded quota"),)
+    world.step()
+    ready = condition(world.pool["status"])
+    assert ready["reason"] == "ApplyFailed"
+    assert ready["message"].startswith("Service p-front: exceeded quota; tier one: ")
+    assert ready["message"].count("exceeded quota") == 1
+    assert not any("exceeded quota" in entry["message"] for entry in world.pool["status"]["tiers"])
+
+
 def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:
     world = ready_world()
     done = plan_failure(world.snapshot(), "KeyError", now=NOW)

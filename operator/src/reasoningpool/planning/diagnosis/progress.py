@@ -14,7 +14,7 @@ from typing import Any, Final
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
 from reasoningpool.objects import timestamp
-from reasoningpool.planning.diagnosis.apply_failures import refused_of_tier
+from reasoningpool.planning.apply_failures import refused_of_tier
 from reasoningpool.planning.diagnosis.pod_creation import explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import Diagnosis, diagnose, diagnose_leaving, last_failure
 from reasoningpool.planning.diagnosis.words import quoted

@@ -10,7 +10,7 @@ from reasoningpool.api.conditions import ConditionStatus, Reason
 from reasoningpool.api.status import VerifiedStatus
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
-from reasoningpool.planning.verification.correction import Correction, cached_size, running_max_num_seqs, with_pool
+from reasoningpool.planning.verification.correction import Correction, cached_size, with_pool
 from reasoningpool.planning.verification.kv_pools import engine_start
 from reasoningpool.sizing import DoesNotFit, Limit, SizingInput, SizingPlan
 
@@ -58,6 +58,7 @@ class TierSizing:
     key: str
     correction: Correction | None
     live: LiveTier
+    running_max_num_seqs: int | None  # of the template that stays or comes; None where it is not on record
     rolling: bool  # the live pod template is about to be replaced
     suspended: bool
     before: VerifiedStatus | None  # the last status
@@ -149,10 +150,10 @@ def _smaller(tier: TierSizing, pool: KVPool, figures: str, verified: VerifiedSta
             " accelerator.perReplica, and see that model.configJSON is the model's own"
         )
         return _false(tier, Reason.KV_POOL_TOO_SMALL, text, verified)
-    running = running_max_num_seqs(tier.live)
-    if running is not None and running != tier.plan.max_num_seqs:
+    running = tier.running_max_num_seqs
+    if running != tier.plan.max_num_seqs:
         # The pods run what an earlier version of the operator planned; only their user's next change may roll them.
-        if running <= real.max_num_seqs:
+        if running is not None and running <= real.max_num_seqs:
             text = f"{figures}; the {running:,} sequences that run fit the real pool"
             return Verdict(
                 status=ConditionStatus.TRUE,
