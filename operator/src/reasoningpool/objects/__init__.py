@@ -2,6 +2,20 @@
 
 from reasoningpool.objects.keys import Manifest, ObjectKey
 from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
+from reasoningpool.objects.owners import controller_of, controller_uid, ordinal
 from reasoningpool.objects.redaction import redacted
+from reasoningpool.objects.text import shorten
 
-__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted"]
+__all__ = [
+    "KINDS",
+    "Availability",
+    "Kind",
+    "Kinds",
+    "Manifest",
+    "ObjectKey",
+    "controller_of",
+    "controller_uid",
+    "ordinal",
+    "redacted",
+    "shorten",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from reasoningpool.objects import KINDS
+from reasoningpool.objects import KINDS, shorten
 from reasoningpool.planning.snapshot import ApplyFailure
 
 _MOST_NAMED: Final = 4
@@ -24,11 +24,9 @@ def refused_of_pool(failures: tuple[ApplyFailure, ...], objects: Collection[tupl
 
 def _told(failures: Iterable[ApplyFailure]) -> str:
     own = tuple(failures)
-    room = None if len(own) == 1 else _MOST_TEXT
-    shown = [f"{failure.key.kind} {failure.key.name}: {_cut(failure.message, room)}" for failure in own[:_MOST_NAMED]]
+    room = len(own[0].message) if len(own) == 1 else _MOST_TEXT
+    shown = [
+        f"{failure.key.kind} {failure.key.name}: {shorten(failure.message, room)}" for failure in own[:_MOST_NAMED]
+    ]
     more = [f"and {len(own) - _MOST_NAMED} more"] if len(own) > _MOST_NAMED else []
     return "; ".join(shown + more)
-
-
-def _cut(text: str, room: int | None) -> str:
-    return text if room is None or len(text) <= room else text[: room - 3] + "..."
