@@ -6,8 +6,8 @@ import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning import plan_failure
 from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.plan import plan_failure
 from reasoningpool.planning.snapshot import ApplyFailure
 from support.pools import changed, chat_tier, full, pool, tier
 from support.world import NOW, World, condition
@@ -73,7 +73,7 @@ def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
 
 
 def _allowing(account: str):
-    from reasoningpool.planning import PlanningSettings
+    from reasoningpool.planning.plan import PlanningSettings
     from reasoningpool.resolution.resolve import ResolutionSettings
 
     return PlanningSettings(resolution=ResolutionSettings(allowed_service_accounts=frozenset({account})))

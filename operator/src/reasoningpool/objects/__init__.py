@@ -5,6 +5,7 @@ from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
 from reasoningpool.objects.owners import controller_of, controller_uid, ordinal
 from reasoningpool.objects.redaction import redacted
 from reasoningpool.objects.text import shorten
+from reasoningpool.objects.timestamps import timestamp
 
 __all__ = [
     "KINDS",
@@ -18,4 +19,5 @@ __all__ = [
     "ordinal",
     "redacted",
     "shorten",
+    "timestamp",
 ]

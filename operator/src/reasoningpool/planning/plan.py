@@ -65,7 +65,8 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     deletions = pod_deletions(outcomes, snapshot)
     return replace(
         passive,
-        applies=applies,
+        # What cannot be applied is still wanted: where it may not be read, it may be there.
+        applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
         scales=_scales(outcomes),
         deletes=(*removals, *(deletion.pod for deletion in deletions)),
         events=(
@@ -80,7 +81,7 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
 def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None:
     if any(tier.verdict is not None and tier.verdict.correction is not None for tier in outcome.tiers):
         return 0.0  # once this status is written, the next plan applies the correction
-    settled = not outcome.shared.refused and all(state.reason is Reason.ALL_READY for state in states.values())
+    settled = not outcome.shared.failures and all(state.reason is Reason.ALL_READY for state in states.values())
     return None if settled else _REQUEUE_SECONDS
 
 

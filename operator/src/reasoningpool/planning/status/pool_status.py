@@ -10,6 +10,7 @@ from reasoningpool.api.conditions import FAILURE_REASONS, ConditionType, Reason
 from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
+from reasoningpool.planning.diagnosis.apply_failures import refusals
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import PoolOutcome, TierOutcome
@@ -17,9 +18,10 @@ from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
+from reasoningpool.planning.status.features import feature_conditions
+from reasoningpool.planning.status.sizing_verified import sizing_verified
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.verification.sizing import sizing_verified
+from reasoningpool.planning.unused_fields import unused_pool_fields
 from reasoningpool.sizing import SizingPlan
 
 _MOST_TEXT: Final = 1000
@@ -37,9 +39,9 @@ def pool_status(
     """The status of a pool that makes sense: its conditions, its tiers, and the printer columns' fields."""
     before, outcomes = PreviousStatus.of(snapshot.pool), outcome.tiers
     found = (
-        _accepted((*warnings, *pool_feature_warnings(pool.spec))),
+        _accepted((*warnings, *unused_pool_fields(pool.spec))),
         _sized(states),
-        _workloads_ready(states, outcome.shared.refused),
+        _workloads_ready(states, refusals(outcome.shared.failures)),
         sizing_verified(tier.verdict for tier in outcomes if tier.verdict),
         *feature_conditions(pool.spec),
     )

@@ -14,15 +14,11 @@ _MOST_TEXT: Final = 300  # characters of each refusal where there are several
 
 def refused_of_tier(failures: tuple[ApplyFailure, ...], objects: Collection[tuple[str, str]]) -> str:
     """The refusals of these objects (kind and name), in their order: causes come first. Empty if there are none."""
-    return _told(f for f in failures if KINDS.of(f.key).shared or (f.key.kind, f.key.name) in objects)
+    return refusals(f for f in failures if KINDS.of(f.key).shared or (f.key.kind, f.key.name) in objects)
 
 
-def refused_of_pool(failures: tuple[ApplyFailure, ...], objects: Collection[tuple[str, str]]) -> str:
-    """The refusals of these objects of the pool that keep no tier from working, and so are told by none."""
-    return _told(f for f in failures if not KINDS.of(f.key).shared and (f.key.kind, f.key.name) in objects)
-
-
-def _told(failures: Iterable[ApplyFailure]) -> str:
+def refusals(failures: Iterable[ApplyFailure]) -> str:
+    """These refusals in their order, the first few of them; empty if there are none."""
     own = tuple(failures)
     room = len(own[0].message) if len(own) == 1 else _MOST_TEXT
     shown = [
