@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -11,10 +12,19 @@ from typing_extensions import override
 _EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
-def noting_response(note: Callable[[str], None], note_list: Callable[[str], None]) -> type[aiohttp.ClientResponse]:
+# What a watch meets whose kind is gone, or may not be read any more.
+_REFUSALS: Final = frozenset({403, 404})
+
+
+def noting_response(
+    note: Callable[[str], None],
+    note_list: Callable[[str], None],
+    refused: Callable[[str], Callable[[], None] | None] = lambda _: None,
+) -> type[aiohttp.ClientResponse]:
     """A response type for the watcher's HTTP session.
 
     `note` gets the path of every answer and of every chunk of a watch, `note_list` that of a list as it begins.
+    `refused` gives what to call when a path is answered with 403 or 404; the request then waits until it is cancelled.
     """
 
     class NotingResponse(aiohttp.ClientResponse):
@@ -32,6 +42,10 @@ def noting_response(note: Callable[[str], None], note_list: Callable[[str], None
                 # kopf lists anew when this is said inside the stream, and ends when it is said before it.
                 self.status = 200
                 self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
+            elif self.status in _REFUSALS and (tell := refused(path)) is not None:
+                # kopf ends all watches when one is refused.
+                tell()
+                await asyncio.Event().wait()
             return self
 
     return NotingResponse

@@ -12,11 +12,12 @@ from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.planning.status.features import tier_feature_warnings
+from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
-from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
+from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verify
 from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
@@ -52,12 +53,13 @@ def tier_outcomes(
 ) -> tuple[TierOutcome, ...]:
     """Size and render every tier; input the calculation refuses becomes a finding."""
     written = {tier.name: WrittenTier(pool.spec, index) for index, tier in enumerate(pool.spec.tiers)}
+    previous = PreviousStatus.of(snapshot.pool)
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         place = written[tier.name]
-        spec = place.tier
+        spec, before = place.tier, previous.tiers.get(tier.name)
         _check_rendering(tier, place, findings.of(tier.name))
-        correction = recorded(_status_before(snapshot, tier.name), sizing_key(pool.spec, spec))
+        correction = recorded(before, sizing_key(pool.spec, spec))
         try:
             sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
@@ -72,15 +74,23 @@ def tier_outcomes(
             waiting=None,
             live=live,
             replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
-            warnings=(*_of_calculation(sizing, place), *tier_feature_warnings(spec, place.path)),
+            warnings=(*_of_calculation(sizing, place), *unused_tier_fields(spec, place.path)),
             correction=correction,
         )
-        outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))
+        if isinstance(sizing, SizingPlan):
+            outcome = _rendered(pool, spec, outcome, sizing, before=before, snapshot=snapshot)
+        outcomes.append(outcome)
     return tuple(outcomes)
 
 
 def _rendered(
-    pool: ReasoningPool, spec: TierSpec, outcome: TierOutcome, sizing: SizingPlan, snapshot: Snapshot
+    pool: ReasoningPool,
+    spec: TierSpec,
+    outcome: TierOutcome,
+    sizing: SizingPlan,
+    *,
+    before: PreviousTier | None,
+    snapshot: Snapshot,
 ) -> TierOutcome:
     """The outcome with the manifests of its plan, and what the engines say of that."""
     identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
@@ -98,7 +108,7 @@ def _rendered(
             live=live,
             rolling=change is not None,
             suspended=bool(pool.spec.suspend),
-            before=verified_before(_status_before(snapshot, tier.name)),
+            before=before.verified if before else None,
         ),
         snapshot.observations.of(KVPoolRequest),
     )
@@ -111,11 +121,6 @@ def _rendered(
         verdict=verdict,
         correction=verdict.correction or correction,
     )
-
-
-def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
-    tiers = (snapshot.pool.get("status") or {}).get("tiers") or ()
-    return next((entry for entry in tiers if entry.get("name") == tier), None)
 
 
 def _of_calculation(sizing: SizingPlan | DoesNotFit, place: WrittenTier) -> Iterator[Finding]:

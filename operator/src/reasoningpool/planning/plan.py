@@ -65,7 +65,8 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     deletions = pod_deletions(outcomes, snapshot)
     return replace(
         passive,
-        applies=applies,
+        # What cannot be applied is still wanted: where it may not be read, it may be there.
+        applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
         scales=_scales(outcomes),
         deletes=(*removals, *(deletion.pod for deletion in deletions)),
         events=(

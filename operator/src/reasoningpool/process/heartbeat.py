@@ -18,14 +18,26 @@ class Heartbeats:
         self._clock = clock
         self._last: dict[str, float] = {}
         self._listed: set[str] = set()
+        self._on_refused: dict[str, Callable[[], None]] = {}
         # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
         self.on_gap: Callable[[], None] = lambda: None
 
-    def expect(self, paths: Iterable[str]) -> None:
-        """These paths are watched from now on."""
+    def expect(self, paths: Iterable[str], *, on_refused: Callable[[], None] | None = None) -> None:
+        """These paths are watched from now on.
+
+        With `on_refused`, an answer of 403 or 404 does not end the watcher: this is called, and the watcher waits
+        until whoever was called ends this watch.
+        """
         now = self._clock()
         for path in paths:
             self._last.setdefault(path, now)
+            if on_refused is not None:
+                self._on_refused[path] = on_refused
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These paths are not watched any more; what is under way on them may still be refused."""
+        for path in paths:
+            self._last.pop(path, None)
 
     def note(self, path: str) -> None:
         """A sign of life; paths that nobody expects are not kept."""
@@ -44,3 +56,7 @@ class Heartbeats:
         """Paths not heard of for too long, with the seconds since."""
         now = self._clock()
         return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
+
+    def refused(self, path: str) -> Callable[[], None] | None:
+        """What to call when a request for this path is refused; None where that ends the watcher."""
+        return self._on_refused.get(path)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-
-from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
+from reasoningpool.api.conditions import ConditionStatus, Reason
 from reasoningpool.api.status import VerifiedStatus
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
-from reasoningpool.planning.status.conditions import Condition
 from reasoningpool.planning.verification.correction import Correction, cached_size, running_max_num_seqs, with_pool
 from reasoningpool.planning.verification.kv_pools import engine_start
 from reasoningpool.sizing import DoesNotFit, Limit, SizingInput, SizingPlan
@@ -196,30 +193,3 @@ def _false(
         verified=verified,
         correction=correction,
     )
-
-
-def verified_before(tier_status: Mapping[str, Any] | None) -> VerifiedStatus | None:
-    """The figures of the last status, None if it has none."""
-    try:
-        return VerifiedStatus.model_validate(((tier_status or {}).get("sizing") or {}).get("verified"))
-    except ValidationError:
-        return None
-
-
-def sizing_verified(verdicts: Iterable[Verdict]) -> Condition:
-    """`SizingVerified` of the pool: False if any tier's is, else Unknown if any tier's is, else True."""
-    known = tuple(verdicts)
-    if not known:
-        return Condition(
-            ConditionType.SIZING_VERIFIED, ConditionStatus.UNKNOWN, Reason.NOT_VERIFIED, "no tier has a plan to verify"
-        )
-    for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
-        telling = [verdict for verdict in known if verdict.status is status]
-        if telling:
-            break
-    else:
-        telling = [min(known, key=lambda verdict: verdict.reason is not Reason.CORRECTED)]
-        message = "; ".join(verdict.message for verdict in known)
-        return Condition(ConditionType.SIZING_VERIFIED, ConditionStatus.TRUE, telling[0].reason, message)
-    message = "; ".join(verdict.message for verdict in telling)
-    return Condition(ConditionType.SIZING_VERIFIED, status, telling[0].reason, message)
