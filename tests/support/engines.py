@@ -26,7 +26,7 @@ def limit_of(world: World, name: str = NAME) -> int:
 def read_all(world: World, engine: Callable[[int, str], KVPoolReport], name: str = NAME) -> bool:
     """Every ready replica that planning asks for answers, once; whether there was one."""
     tier = name.partition("-")[2]
-    live = live_tier(world.children.values(), world.pods.values(), name, tier)
+    live = live_tier(world.snapshot(), tier)
     wanted = {request.subject for request in kv_pool_requests(live)} - world.kv_pools.keys()
     for body in world.pods.values():
         key = engine_start(LivePod(body))

@@ -114,7 +114,10 @@ class World:
         labels = stateful_set["spec"]["template"]["metadata"]["labels"]
         for ordinal in range(stateful_set["spec"]["replicas"]):
             if ordinal >= keep:
-                self.pods[f"{name}-{ordinal}"] = pod(f"{name}-{ordinal}", labels, revision, ready=ready, **container)
+                made = pod(f"{name}-{ordinal}", labels, revision, ready=ready, **container)
+                owner = {"kind": "StatefulSet", "name": name, "uid": stateful_set["metadata"]["uid"], "controller": True}
+                made["metadata"]["ownerReferences"] = [owner]
+                self.pods[f"{name}-{ordinal}"] = made
 
 
 def pod(

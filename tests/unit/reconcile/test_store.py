@@ -158,3 +158,19 @@ def test_replicas_are_not_part_of_the_shape_but_everything_else_we_apply_is():
 def test_a_digest_knows_no_order_of_keys():
     assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
     assert digest({"a": [1, 2]}) != digest({"a": [2, 1]})
+
+
+def test_copied_labels_make_no_child():
+    store = Store()
+    copied, given = stateful_set(), stateful_set("p-b", ownerReferences=[{"uid": "other", "controller": True}])
+    own = stateful_set("p-c", ownerReferences=[{"uid": "uid-p", "controller": True}])
+    for live in (copied, given, own):
+        store.upsert(live)
+    assert [child["metadata"]["name"] for child in store.children(POOL, "uid-p")] == ["p-c"]
+
+
+def test_child_that_lost_its_controller_is_known_by_its_field_manager():
+    store = Store()
+    entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}
+    store.upsert(stateful_set(managedFields=[entry]))
+    assert len(store.children(POOL, "uid-p")) == 1

@@ -18,11 +18,13 @@ class Apply:
     """One server-side apply with the main field manager, which never sends `spec.replicas`.
 
     `orphan_on_immutable` lets the executor delete the object with orphaned pods and apply it anew when the API
-    server refuses a change of an immutable field.
+    server refuses a change of an immutable field. `replicas_before` is how many replicas the object had, as far as
+    that is known when it is gone: a StatefulSet is made with room for their pods.
     """
 
     manifest: Manifest
     orphan_on_immutable: bool = False
+    replicas_before: int = 0
     why: str = field(compare=False)
 
 

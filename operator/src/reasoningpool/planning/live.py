@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, controller_uid, ordinal
+from reasoningpool.objects import Manifest, controller_of, controller_uid, ordinal
+from reasoningpool.planning.snapshot import Snapshot
 
 REVISION_LABEL: Final = "controller-revision-hash"
 # Long enough that a cycle meets it, short enough that the event of an hour ago is not sent anew.
@@ -82,10 +83,16 @@ class LivePod:
 
 @dataclass(frozen=True, slots=True)
 class LiveTier:
-    """A tier's StatefulSet (None before it exists) and its pods that are not on their way out."""
+    """A tier's StatefulSet (None before it exists), its pods, and those of its pods that are on their way out.
+
+    Labels can be copied, so they make no pod the tier's. Its pods are those that the StatefulSet controls and, until
+    the controller has seen the StatefulSet, those without a controller that it will adopt by their names. The latter
+    are only counted: `current_pods` is empty for as long.
+    """
 
     stateful_set: Manifest | None
     pods: tuple[LivePod, ...]
+    leaving: tuple[LivePod, ...] = ()
 
     @property
     def spec_replicas(self) -> int:
@@ -142,10 +149,29 @@ class LiveTier:
         return sum(pod.ready for pod in self.pods)
 
 
-def live_tier(children: Iterable[Manifest], pods: Iterable[Manifest], name: str, tier: str) -> LiveTier:
-    """The StatefulSet with this name and the pods with this tier's label."""
-    sets = [c for c in children if c["kind"] == "StatefulSet" and c["metadata"]["name"] == name]
-    own = [LivePod(p) for p in pods if (p["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier]
+def live_tier(snapshot: Snapshot, tier: str) -> LiveTier:
+    """What is there of the pool's tier with this name."""
+    name = names.child_name(str(snapshot.pool["metadata"]["name"]), tier)
+    sets = [c for c in snapshot.children if c["kind"] == "StatefulSet" and c["metadata"]["name"] == name]
+    stateful_set = sets[0] if sets else None
+    seen = LiveTier(stateful_set, ()).observed
+    labelled = [LivePod(p) for p in snapshot.pods if (p["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier]
+    pods = sorted((p for p in labelled if _is_of(p, name, stateful_set, seen=seen)), key=lambda pod: pod.name)
     return LiveTier(
-        sets[0] if sets else None, tuple(sorted((p for p in own if not p.terminating), key=lambda p: p.name))
+        stateful_set,
+        tuple(pod for pod in pods if not pod.terminating),
+        tuple(pod for pod in pods if pod.terminating),
     )
+
+
+def _is_of(pod: LivePod, name: str, stateful_set: Manifest | None, *, seen: bool) -> bool:
+    if ordinal(pod.name, name) is None:
+        return False
+    controller = controller_of(pod.body)
+    if controller is None:
+        # One that is leaving is not adopted any more, and one of its name cannot be created before it is gone.
+        return pod.terminating or not seen
+    if stateful_set is not None and controller["uid"] == stateful_set["metadata"].get("uid"):
+        return True
+    # Of the StatefulSet that had this name before.
+    return pod.terminating and (controller.get("kind"), controller.get("name")) == ("StatefulSet", name)

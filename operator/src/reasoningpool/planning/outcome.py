@@ -105,7 +105,7 @@ def _tier_outcomes(
         except SizingError as error:
             findings.of(tier.name).error(place.sizing(error.attribute, error.effort), str(error))
             continue
-        live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
+        live = live_tier(snapshot, tier.name)
         outcome = TierOutcome(
             tier=tier,
             sizing=sizing,

@@ -17,6 +17,7 @@ from reasoningpool.planning.diagnosis.progress import TierState, tier_state
 from reasoningpool.planning.observations import ContainerLogRequest, Request
 from reasoningpool.planning.outcome import PoolOutcome, TierOutcome, pool_outcome
 from reasoningpool.planning.pod_deletions import pod_deletions
+from reasoningpool.planning.previous import PreviousStatus
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
@@ -108,16 +109,24 @@ def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -
 def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
     there = {ObjectKey.of(child) for child in snapshot.children}
 
-    def apply(manifest: Manifest, scope: str, change: str | None = None, *, orphan: bool = False) -> Apply:
-        why = "does not exist yet" if ObjectKey.of(manifest) not in there else change or "kept as the spec asks"
-        return Apply(manifest=manifest, orphan_on_immutable=orphan, why=f"{scope}: {why}")
+    def why(manifest: Manifest, scope: str, change: str | None = None) -> str:
+        reason = "does not exist yet" if ObjectKey.of(manifest) not in there else change or "kept as the spec asks"
+        return f"{scope}: {reason}"
 
-    applies = [apply(manifest, "shared by all tiers") for manifest in outcome.shared.manifests]
+    applies = [Apply(manifest=manifest, why=why(manifest, "shared by all tiers")) for manifest in outcome.shared.manifests]
+    previous = PreviousStatus.of(snapshot.pool).tiers
     for tier in outcome.tiers:
+        name = tier.tier.name
         for manifest in tier.manifests:
             is_set = manifest["kind"] == "StatefulSet"
-            change = tier.change if is_set else None
-            applies.append(apply(manifest, f"tier {tier.tier.name}", change, orphan=is_set))
+            applies.append(
+                Apply(
+                    manifest=manifest,
+                    orphan_on_immutable=is_set,
+                    replicas_before=previous[name].desired_replicas if is_set and name in previous else 0,
+                    why=why(manifest, f"tier {name}", tier.change if is_set else None),
+                )
+            )
     return tuple(sorted(applies, key=lambda apply: KINDS.rank(ObjectKey.of(apply.manifest))))
 
 

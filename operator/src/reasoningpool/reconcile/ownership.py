@@ -18,6 +18,12 @@ Fields = dict[str, Any]
 _REPLICAS = "f:replicas"
 
 
+def is_applied(live: Mapping[str, Any]) -> bool:
+    """Whether the operator has applied it: one of its two managers owns fields."""
+    managers = (names.FIELD_MANAGER, names.SCALE_FIELD_MANAGER)
+    return any(_is_apply(entry, manager) for entry in _entries(live) for manager in managers)
+
+
 def is_entangled(live: Mapping[str, Any]) -> bool:
     """Whether the scale manager owns more than the number: a creation in three steps has not come to its end."""
     return any(

@@ -248,7 +248,7 @@ class PoolTask:
         store = self._shared.store
         return Snapshot(
             pool=pool,
-            children=store.children(self.name),
+            children=store.children(self.name, self.uid),
             pods=store.pods(self.name),
             failures=self._memory.failures(),
             observations=self._shared.readers.known(self.name),

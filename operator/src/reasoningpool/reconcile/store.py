@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from reasoningpool.api import names
-from reasoningpool.objects import KINDS, Availability, Kind, Kinds, Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Availability, Kind, Kinds, Manifest, ObjectKey, controller_uid
 from reasoningpool.objects.kinds import POD
-from reasoningpool.reconcile.ownership import is_entangled
+from reasoningpool.reconcile.ownership import is_applied, is_entangled
 from reasoningpool.reconcile.shape import shape
 
 # An answer to an apply may arrive after the watch has already said that the object is gone. What is newer than the
@@ -52,12 +52,23 @@ class Record:
     uid: str
     version: int
     shape: bytes
+    # Uid of the object that controls it, None without one.
+    controller: str | None
+    # Whether the operator has applied it and owns fields of it; that cannot be copied as labels can.
+    applied: bool
     replicas: int | None
     deleting: bool
     # See ownership.is_entangled.
     entangled: bool
     packed: bytes
     seen_at: float
+
+    def belongs_to(self, owner: str | None) -> bool:
+        """Whether the object is the pool's with this uid, and not one with its labels alone.
+
+        One of ours that has lost its controller still is: the next apply gives it back.
+        """
+        return self.applied if self.controller is None else self.controller == owner
 
     def manifest(self) -> Manifest:
         """The object itself, without managedFields."""
@@ -101,6 +112,8 @@ class Store:
             uid=uid,
             version=version,
             shape=shape(live),
+            controller=controller_uid(live),
+            applied=is_applied(live),
             replicas=(live.get("spec") or {}).get("replicas") if key.kind == "StatefulSet" else None,
             deleting=bool(meta.get("deletionTimestamp")),
             entangled=key.kind == "StatefulSet" and is_entangled(live),
@@ -165,13 +178,17 @@ class Store:
             return pool_of(live) is not None
         return self._pools[home][key].version < version
 
-    def children(self, pool: PoolName) -> tuple[Manifest, ...]:
-        """Every object of the pool but its pods, in a stable order."""
-        return tuple(self._manifests(pool, pods=False))
+    def children(self, pool: PoolName, owner: str | None = None) -> tuple[Manifest, ...]:
+        """Every object with the pool's label but its pods, in a stable order; only those of `owner` if that is given."""
+
+        def wanted(key: ObjectKey, record: Record) -> bool:
+            return key.kind != POD.kind and (owner is None or record.belongs_to(owner))
+
+        return tuple(self._manifests(pool, wanted))
 
     def pods(self, pool: PoolName) -> tuple[Manifest, ...]:
-        """The pool's pods, in a stable order."""
-        return tuple(self._manifests(pool, pods=True))
+        """The pods with the pool's label, in a stable order; whose they are, their controllers say."""
+        return tuple(self._manifests(pool, lambda key, _record: key.kind == POD.kind))
 
     def known(self, kind: Kind) -> Iterator[tuple[PoolName, ObjectKey, Record]]:
         """Everything known of one kind."""
@@ -184,9 +201,9 @@ class Store:
         """How many objects are kept."""
         return sum(len(objects) for objects in self._pools.values())
 
-    def _manifests(self, pool: PoolName, *, pods: bool) -> Iterable[Manifest]:
+    def _manifests(self, pool: PoolName, wanted: Callable[[ObjectKey, Record], bool]) -> Iterable[Manifest]:
         objects = self._pools.get(pool, {})
-        return (objects[key].manifest() for key in sorted(objects) if (key.kind == POD.kind) is pods)
+        return (objects[key].manifest() for key in sorted(objects) if wanted(key, objects[key]))
 
     def _remember_deleted(self, uid: str, version: float) -> None:
         now = time.monotonic()

@@ -50,7 +50,7 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
             return TierState(Reason.SUSPENDED, f"tier {name}: nothing is created while spec.suspend is true")
         return TierState(Reason.CREATING, f"tier {name}: its StatefulSet is being created")
     desired = live.spec_replicas if suspended else outcome.replicas.desired
-    leaving = _leaving(snapshot, name, desired)
+    leaving = _leaving(live, str(live.stateful_set["metadata"]["name"]), desired)
     missing = _missing_pods(live, leaving)
     found = _diagnoses(live, leaving, snapshot, now)
     unexplained = tuple(pod for pod, diagnosis in found if not diagnosis.words)
@@ -88,13 +88,9 @@ def _serving(live: LiveTier, desired: int) -> str:
     return f"; {min(live.ready_pods, desired)} of {desired} replicas serve" if live.ready_pods else ""
 
 
-def _leaving(snapshot: Snapshot, tier: str, desired: int) -> tuple[LivePod, ...]:
+def _leaving(live: LiveTier, workload: str, desired: int) -> tuple[LivePod, ...]:
     """Pods on their way out that are replaced; those of a tier that shrinks are not missed."""
-    workload = names.child_name(str(snapshot.pool["metadata"]["name"]), tier)
-    pods = (LivePod(pod) for pod in snapshot.pods)
-    own = (pod for pod in pods if (pod.body["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier)
-    missed = (pod for pod in own if pod.terminating and (ordinal(pod.name, workload) or 0) < desired)
-    return tuple(sorted(missed, key=lambda pod: pod.name))
+    return tuple(pod for pod in live.leaving if (ordinal(pod.name, workload) or 0) < desired)
 
 
 def _missing_pods(live: LiveTier, leaving: tuple[LivePod, ...]) -> PodCreationFailuresRequest | None:

@@ -130,7 +130,7 @@ def kept_status(snapshot: Snapshot, replaced: tuple[Condition, ...], now: dateti
         for entry in before.conditions.values()
         if entry.type not in types and entry.reason is not None
     )
-    counts = {tier.name: _ready(tier, snapshot, str(metadata["name"])) for tier in before.tiers.values()}
+    counts = {tier.name: _ready(tier, snapshot) for tier in before.tiers.values()}
     tiers = [
         {**tier.body, "readyReplicas": counts[tier.name], "ready": f"{counts[tier.name]}/{tier.desired_replicas}"}
         for tier in before.tiers.values()
@@ -147,7 +147,6 @@ def kept_status(snapshot: Snapshot, replaced: tuple[Condition, ...], now: dateti
     )
 
 
-def _ready(tier: PreviousTier, snapshot: Snapshot, pool: str) -> int:
+def _ready(tier: PreviousTier, snapshot: Snapshot) -> int:
     """How many of the replicas that were wanted serve now."""
-    live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool, tier.name), tier.name)
-    return min(live.ready_pods, tier.desired_replicas)
+    return min(live_tier(snapshot, tier.name).ready_pods, tier.desired_replicas)

@@ -56,6 +56,9 @@ class StatefulSets:
         if record is None:
             await self._make(execution, apply, scale, key, wanted)
             return
+        if not record.belongs_to(controller_uid(apply.manifest)):
+            await self._writer.find(apply.manifest)  # refuses it; else it has just become ours, which is an event
+            return
         if record.entangled and execution.memory.begun.get(key) != Begun(record.uid, wanted):
             await self._disentangle(execution, key, record)
         refusal: Permanent | None = None
@@ -91,7 +94,7 @@ class StatefulSets:
             del execution.memory.applied[key]
         self._need_account(execution, apply.manifest)
         wished = None if scale is None else scale.replicas
-        number = self._replicas_to_create(execution, apply, wished)
+        number = self._replicas_to_create(execution, apply, wished, apply.replicas_before)
         await self._create(execution, apply, key, wanted, number)
 
     def _need_account(self, execution: Execution, manifest: Manifest) -> None:
@@ -143,14 +146,17 @@ class StatefulSets:
             log.info("%s: its creation was cut short; completing it", key, extra=log_fields(execution.pool))
             self._store.upsert(live, notify=False)
 
-    def _replicas_to_create(self, execution: Execution, apply: Apply, wished: int | None) -> int | None:
+    def _replicas_to_create(
+        self, execution: Execution, apply: Apply, wished: int | None, before: int
+    ) -> int | None:
         """The number to create a StatefulSet with: never fewer than the pods that wait to be adopted.
 
         Pods without a controller are what an earlier replacement left behind when the operator died after the
         deletion. A smaller number would kill the topmost of them; if fewer are wanted, the next cycle scales
-        down in order.
+        down in order. `before` is the number that the one before had.
         """
-        waiting = orphaned_replicas(apply.manifest, self._store.pods(execution.pool))
+        expected = max(wished or 0, before)
+        waiting = orphaned_replicas(apply.manifest, self._store.pods(execution.pool), expected)
         return wished if waiting == 0 else max(waiting, wished or 0)
 
     # -- the number ------------------------------------------------------------------------------------------------
@@ -210,7 +216,7 @@ class StatefulSets:
         self._store.remove(execution.pool, key, uid)
         execution.memory.applied.pop(key, None)
         wished = number if scale is None else scale.replicas
-        await self._create(execution, apply, key, wanted, self._replicas_to_create(execution, apply, wished))
+        await self._create(execution, apply, key, wanted, self._replicas_to_create(execution, apply, wished, number))
 
     async def _wait_until_gone(self, key: ObjectKey, uid: str) -> None:
         deadline = time.monotonic() + self._gone_timeout
@@ -226,17 +232,26 @@ class StatefulSets:
         raise Transient(message)
 
 
-def orphaned_replicas(stateful_set: Manifest, pods: tuple[Manifest, ...]) -> int:
-    """How many replicas a new StatefulSet of this manifest needs to adopt every pod that has no controller."""
+def orphaned_replicas(stateful_set: Manifest, pods: tuple[Manifest, ...], expected: int) -> int:
+    """How many replicas a new StatefulSet of this manifest needs to adopt the pods that its predecessor left behind.
+
+    Those are pods without a controller, with its labels and its names, among the `expected` first or in one row with
+    them. A pod far above is a stray one: its name does not decide how many GPUs are asked for.
+    """
     name, spec = stateful_set["metadata"]["name"], stateful_set["spec"]
     selector = spec["selector"]["matchLabels"].items()
     start = (spec.get("ordinals") or {}).get("start", 0)
-    ordinals = [
-        place
+    places = {
+        place - start
         for pod in pods
         if selector <= (pod["metadata"].get("labels") or {}).items()
         and controller_uid(pod) is None
         and not pod["metadata"].get("deletionTimestamp")
         and (place := ordinal(pod["metadata"]["name"], name)) is not None
-    ]
-    return max((place - start + 1 for place in ordinals), default=0)
+    }
+    needed = max((place + 1 for place in places if place < expected), default=0)
+    row = max(needed, expected)
+    while row in places:
+        row += 1
+        needed = row
+    return needed

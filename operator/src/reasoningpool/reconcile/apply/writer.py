@@ -55,9 +55,9 @@ class Writer:
         Raises `Rediscovered` for a StatefulSet that has to be planned anew, by its live pod template.
         """
         key = ObjectKey.of(manifest)
-        # Of an object that we have not seen, we do not take fields by force: it may be somebody else's.
+        # Of an object that we have not seen to be the pool's, we do not take fields by force.
         record = self._store.record(pool, key)
-        known = record is not None
+        known = record is not None and record.belongs_to(controller_uid(manifest))
         if not known and self._store.kinds.of(key).sparse:
             await self.find(manifest)
         self.check()
