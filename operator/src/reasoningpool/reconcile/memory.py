@@ -65,6 +65,8 @@ class PoolMemory:
     scaled: dict[ObjectKey, Scaled] = field(default_factory=dict)
     refused: dict[ObjectKey, Refused] = field(default_factory=dict)
     begun: dict[ObjectKey, Begun] = field(default_factory=dict)
+    # Objects whose last request met a transient error.
+    stumbled: set[ObjectKey] = field(default_factory=set)
     status: StatusSeen | None = None
     generation: int = 0
     # Factor of a delay; differs from pool to pool so that they do not all try at once, and not from object to object.
@@ -79,8 +81,11 @@ class PoolMemory:
         """When the first refusal is due for another try, on the monotonic clock."""
         return min((refused.retry_at for refused in self.refused.values() if refused.cause is None), default=None)
 
-    def keep_only(self, wanted: set[ObjectKey]) -> None:
-        """Forget what the plan no longer contains."""
-        for known in (self.applied, self.scaled, self.refused, self.begun):
-            for key in known.keys() - wanted:
+    def keep_only(self, applied: set[ObjectKey], touched: set[ObjectKey]) -> None:
+        """Forget what the plan no longer contains; `touched` is all that it does something about."""
+        for known in (self.applied, self.scaled, self.begun):
+            for key in known.keys() - applied:
                 del known[key]
+        for key in self.refused.keys() - touched:
+            del self.refused[key]
+        self.stumbled &= touched

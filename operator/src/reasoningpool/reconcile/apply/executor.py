@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound, NotInstalled, Permanent, Unreachable
+from reasoningpool.adapters.errors import (
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotInstalled,
+    Permanent,
+    Transient,
+    Unreachable,
+)
 from reasoningpool.adapters.gate import Allowance, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -82,7 +91,7 @@ class Executor:
         """
         execution, kinds = Execution(pool, memory), self._store.kinds
         scales = {scale.key: scale for scale in plan.scales}
-        memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies} | scales.keys())
+        memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies} | scales.keys(), _touched(plan))
         engines_done = False
         for apply in plan.applies:  # engines first, everywhere (see Priority)
             key = ObjectKey.of(apply.manifest)
@@ -128,8 +137,12 @@ class Executor:
     async def _guarded(
         self, execution: Execution, key: ObjectKey, wanted: bytes, step: Callable[[], Awaitable[None]]
     ) -> None:
+        memory = execution.memory
         try:
             await step()
+            memory.stumbled.discard(key)
+            if not wanted:  # of what is always tried; an apply may have been left out
+                memory.refused.pop(key, None)
         except Unreachable:
             raise
         except Rediscovered:
@@ -147,11 +160,26 @@ class Executor:
             self._refuse(execution, key, wanted, error.message, error.cause)
         except Permanent as error:
             self._refuse(execution, key, wanted, error.message)
+        except Transient as error:
+            # Once is a moment's trouble. What comes again (an admission webhook that is down) may last, so it is told
+            # like a refusal, and the pool goes on with everything else.
+            if key in memory.stumbled or key in memory.refused:
+                self._refuse(execution, key, wanted, error.message, retry_after=error.retry_after)
+            else:
+                memory.stumbled.add(key)
+                execution.transient.append(error)
         except KubeError as error:
             execution.transient.append(error)
 
     def _refuse(
-        self, execution: Execution, key: ObjectKey, wanted: bytes, message: str, cause: ObjectKey | None = None
+        self,
+        execution: Execution,
+        key: ObjectKey,
+        wanted: bytes,
+        message: str,
+        cause: ObjectKey | None = None,
+        *,
+        retry_after: float | None = None,
     ) -> None:
         record = self._store.record(execution.pool, key)
         known = execution.memory.refused.get(key)
@@ -164,7 +192,7 @@ class Executor:
             wanted=wanted,
             shape=record.shape if record is not None else None,
             failure=ApplyFailure(key=key, message=message),
-            retry_at=time.monotonic() + delay * execution.memory.jitter,
+            retry_at=time.monotonic() + max(delay * execution.memory.jitter, retry_after or 0.0),
             tries=tries,
             cause=cause,
         )
@@ -237,3 +265,9 @@ class Executor:
             log.debug("%s is another object by now; not deleted", delete.key, extra=log_fields(execution.pool))
         else:
             log.info("%s deleted: %s", delete.key, delete.why, extra=log_fields(execution.pool))
+
+
+def _touched(plan: Plan) -> set[ObjectKey]:
+    """The objects that a plan does something about."""
+    others = (*plan.scales, *plan.labels, *plan.deletes)
+    return {ObjectKey.of(apply.manifest) for apply in plan.applies} | {action.key for action in others}
