@@ -486,6 +486,88 @@ async def test_a_set_that_is_still_being_deleted_is_waited_for_and_then_made_ane
     assert world.cluster.pods() == before
 
 
+def owners(world: Parts) -> list[set[str]]:
+    return [{o["uid"] for o in item["metadata"].get("ownerReferences", ())} for item in world.cluster.list("Pod")]
+
+
+async def test_set_whose_successor_is_refused_is_not_deleted(world):
+    await settled(world, engines(world, 2))
+    before, old = await world.pods(2), live(world)
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "sets", "namespace": world.name.namespace},
+    }
+    path = f"/api/v1/namespaces/{world.name.namespace}/resourcequotas"
+    answer = world.cluster.api.request("POST", path, quota | {"spec": {"hard": {"count/statefulsets.apps": "0"}}})
+    assert answer.ok, answer.message
+    counted = lambda: (world.cluster.api.request("GET", f"{path}/sets").body.get("status") or {}).get("used")  # noqa: E731
+    await asyncio.to_thread(eventually, counted, "the quota to be counted")
+    (failure,) = (await world.carry_out(engines(world, 2, service="another"))).failures
+    assert "the StatefulSet that would replace it is refused" in failure.message
+    assert "quota" in failure.message
+    assert live(world)["metadata"]["uid"] == old["metadata"]["uid"]
+    assert world.cluster.pods() == before
+
+
+async def test_set_is_put_back_when_its_successor_is_refused_after_all(world, monkeypatch):
+    await settled(world, engines(world, 2))
+    before, real = await world.pods(2), world.kube.apply
+
+    async def refusing(manifest, **more):
+        if manifest.get("spec", {}).get("serviceName") == "another" and live(world) is None:
+            raise Permanent("a policy of the cluster says no", status=403)
+        return await real(manifest, **more)
+
+    monkeypatch.setattr(world.kube, "apply", refusing)
+    (failure,) = (await world.carry_out(engines(world, 2, service="another"))).failures
+    assert "a policy" in failure.message
+    assert live(world)["spec"]["serviceName"] == "p-a-pods"
+    await adopted(world, 2)
+    monkeypatch.undo()
+    world.memory.refused.clear()
+    await world.look()
+    await settled(world, engines(world, 2, service="another"))
+    await adopted(world, 2)
+    await settled(world, engines(world, 2, service="another"))
+    assert live(world)["spec"]["serviceName"] == "another"
+    assert owners(world) == [{live(world)["metadata"]["uid"]}] * 2
+    assert world.cluster.pods() == before
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_pods_without_a_set_are_removed_with_the_pool(world, monkeypatch, restarted):
+    await settled(world, engines(world, 2))
+    await world.pods(2)
+
+    async def dying(*_args, **_more):
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(world.executor._sets, "_create", dying)
+    with pytest.raises(asyncio.CancelledError):
+        await world.carry_out(engines(world, 2, service="another"))
+    assert live(world) is None
+    assert owners(world) == [{world.pool["metadata"]["uid"]}] * 2
+    if restarted:
+        world.restarted()
+        await world.look()
+    path = f"/api/v1/namespaces/{world.name.namespace}/configmaps/p"
+    assert world.cluster.api.request("DELETE", path, None).ok
+    await asyncio.to_thread(eventually, lambda: not world.cluster.pods(), "the pods to be removed with their pool")
+
+
+async def test_objects_with_copied_labels_are_not_taken_over(world):
+    theirs, service = world.stateful_set(), world.service()
+    for manifest in (theirs, service):
+        manifest["metadata"]["ownerReferences"] = []
+        await world.kube.create(manifest, manager="them")
+    await world.look()
+    before = live(world)["spec"], world.cluster.get("Service", "p-a")["spec"]
+    report = await world.carry_out(engines(world, 5, image="engine:2"), apply(world.service(port=9000)))
+    assert ["does not belong to this pool" in failure.message for failure in report.failures] == [True, True]
+    assert (live(world)["spec"], world.cluster.get("Service", "p-a")["spec"]) == before
+
+
 async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_and_scaling_goes_on(world):
     await settled(world, engines(world, 1))
     stubborn = Workload(apply(world.stateful_set(service="another")), replicas=2)

@@ -115,7 +115,12 @@ class World:
         for ordinal in range(stateful_set["spec"]["replicas"]):
             if ordinal >= keep:
                 made = pod(f"{name}-{ordinal}", labels, revision, ready=ready, **container)
-                owner = {"kind": "StatefulSet", "name": name, "uid": stateful_set["metadata"]["uid"], "controller": True}
+                owner = {
+                    "kind": "StatefulSet",
+                    "name": name,
+                    "uid": stateful_set["metadata"]["uid"],
+                    "controller": True,
+                }
                 made["metadata"]["ownerReferences"] = [owner]
                 self.pods[f"{name}-{ordinal}"] = made
 

@@ -73,3 +73,19 @@ def test_stateful_set_has_room_for_the_replicas_of_the_last_status() -> None:
     del made.children["StatefulSet", SET]
     (apply,) = (apply for apply in made.plan().applies if apply.manifest["kind"] == "StatefulSet")
     assert apply.replicas_before == 3
+
+
+def test_pods_that_the_pool_owns_go_with_their_tier() -> None:
+    made = World(pool(tiers=[tier(), tier("chat")]))
+    made.step()
+    made.roll(SET)
+    made.roll("p-chat")
+    del made.children["StatefulSet", SET], made.children["StatefulSet", "p-chat"]
+    for item in made.pods.values():
+        item["metadata"]["ownerReferences"] = [{"kind": "ReasoningPool", "name": "p", "uid": "pool-uid"}]
+    stray = "p-chat-9"
+    copied(made, stray, ready=True)
+    made.pods[stray]["metadata"]["labels"] = dict(made.pods["p-chat-0"]["metadata"]["labels"])
+    made.edit(pool(tiers=[tier()]))
+    deletes = [delete.key.name for delete in made.plan().deletes if delete.key.kind == "Pod"]
+    assert deletes == ["p-chat-0"]

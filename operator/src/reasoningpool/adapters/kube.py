@@ -183,16 +183,25 @@ class Kube:
         )
 
     async def create(
-        self, manifest: Mapping[str, Any], *, manager: str, priority: Priority = Priority.NORMAL
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        manager: str,
+        priority: Priority = Priority.NORMAL,
+        dry_run: bool = False,
     ) -> Manifest:
-        """Plain create, for objects whose name must not exist yet (events, leases)."""
+        """Plain create, for objects whose name must not exist yet (events, leases).
+
+        `dry_run`: everything but the write. Admission comes before the name is looked up, so that a dry run for a
+        name that is taken answers `Conflict` only if the object would have been admitted.
+        """
         key = ObjectKey.of(manifest)
         return await self._transport.call(
             Request(
                 "POST",
                 collection_path(self._kinds.of(key), key.namespace),
                 manifest,
-                [("fieldManager", manager)],
+                [("fieldManager", manager), *([("dryRun", "All")] if dry_run else [])],
                 verb=("create", key.kind),
                 priority=priority,
             )

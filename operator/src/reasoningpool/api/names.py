@@ -19,6 +19,8 @@ FIELD_MANAGER: Final = "reasoningpool"
 SCALE_FIELD_MANAGER: Final = "reasoningpool-scale"
 # So have the labels that the operator sets on pods, which come from the StatefulSet's template.
 LABEL_FIELD_MANAGER: Final = "reasoningpool-label"
+# So has the owner reference that holds pods while their StatefulSet is replaced.
+HOLD_FIELD_MANAGER: Final = "reasoningpool-hold"
 
 # Kubernetes' recommended labels.
 LABEL_NAME: Final = "app.kubernetes.io/name"

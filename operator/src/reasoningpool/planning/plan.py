@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -69,7 +70,7 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         # What cannot be applied is still wanted: where it may not be read, it may be there.
         applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
         scales=_scales(outcomes),
-        deletes=(*removals, *(deletion.pod for deletion in deletions)),
+        deletes=(*removals, *_left_behind(pool, snapshot), *(deletion.pod for deletion in deletions)),
         events=(
             *_events(outcomes, states, removals, now),
             *(deletion.note for deletion in deletions),
@@ -113,7 +114,9 @@ def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
         reason = "does not exist yet" if ObjectKey.of(manifest) not in there else change or "kept as the spec asks"
         return f"{scope}: {reason}"
 
-    applies = [Apply(manifest=manifest, why=why(manifest, "shared by all tiers")) for manifest in outcome.shared.manifests]
+    applies = [
+        Apply(manifest=manifest, why=why(manifest, "shared by all tiers")) for manifest in outcome.shared.manifests
+    ]
     previous = PreviousStatus.of(snapshot.pool).tiers
     for tier in outcome.tiers:
         name = tier.tier.name
@@ -155,6 +158,20 @@ def _removals(
         and (child["metadata"].get("labels") or {}).get(names.LABEL_TIER) not in kept
         and "deletionTimestamp" not in child["metadata"]
     )
+
+
+def _left_behind(pool: ReasoningPool, snapshot: Snapshot) -> Iterator[Delete]:
+    """Pods that the pool itself owns and no StatefulSet will adopt any more: their tier is gone from the spec."""
+    tiers = {tier.name for tier in pool.spec.tiers}
+    for pod in snapshot.pods:
+        meta = pod["metadata"]
+        owners = {str(reference["uid"]) for reference in meta.get("ownerReferences") or ()}
+        if (
+            owners == {pool.uid}
+            and (meta.get("labels") or {}).get(names.LABEL_TIER) not in tiers
+            and "deletionTimestamp" not in meta
+        ):
+            yield Delete(key=ObjectKey.of(pod), uid=str(meta["uid"]), why="its tier is gone, and its StatefulSet too")
 
 
 def _wanted(

@@ -81,6 +81,14 @@ class PoolMemory:
         """When the first refusal is due for another try, on the monotonic clock."""
         return min((refused.retry_at for refused in self.refused.values() if refused.cause is None), default=None)
 
+    def went_through(self, key: ObjectKey, *, is_apply: bool) -> None:
+        """No error was met. An apply may have been left out for a refusal that stands; all else was tried."""
+        if not is_apply:
+            self.stumbled.discard(key)
+            self.refused.pop(key, None)
+        elif key not in self.refused:
+            self.stumbled.discard(key)
+
     def keep_only(self, applied: set[ObjectKey], touched: set[ObjectKey]) -> None:
         """Forget what the plan no longer contains; `touched` is all that it does something about."""
         for known in (self.applied, self.scaled, self.begun):

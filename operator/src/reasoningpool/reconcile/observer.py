@@ -150,7 +150,10 @@ class Observer:
 
     async def _compare_kind(self, kind: Kind, drift: Drift) -> None:
         for scope in self._scopes:
+            newest = self._store.newest(kind, scope)
             listed, version = await self._metadata(kind, scope, SELECTOR)
+            if version < newest:
+                self._went_back(kind, scope, newest, version)
             uids = {item["metadata"]["uid"] for item in listed}
             for pool, key, record in tuple(self._store.known(kind)):
                 in_scope = scope is None or key.namespace == scope
@@ -161,6 +164,20 @@ class Observer:
             if behind:
                 await asyncio.sleep(self._lag)
                 await self._catch_up([item for item in behind if self._store.is_behind(item)], drift)
+
+    def _went_back(self, kind: Kind, scope: str | None, newest: int, version: int) -> None:
+        """A list is newer than all that was seen before it, unless the cluster's store was set back.
+
+        Then what is known is of another history: everything counts as missed, and all pools look again.
+        """
+        log.warning(
+            "the API server's resourceVersions went back from %d to %d (an etcd restore?); reading every %s again",
+            newest,
+            version,
+            kind.kind,
+        )
+        self._store.distrust(kind, scope)
+        self._pools.wake_all()
 
     async def _catch_up(self, behind: Iterable[Manifest], drift: Drift) -> None:
         for item in behind:

@@ -24,6 +24,11 @@ def is_applied(live: Mapping[str, Any]) -> bool:
     return any(_is_apply(entry, manager) for entry in _entries(live) for manager in managers)
 
 
+def is_held(live: Mapping[str, Any]) -> bool:
+    """Whether the operator has given a pod the pool as an owner and has not taken it off again."""
+    return any(_is_apply(entry, names.HOLD_FIELD_MANAGER) and _fields(entry) for entry in _entries(live))
+
+
 def is_entangled(live: Mapping[str, Any]) -> bool:
     """Whether the scale manager owns more than the number: a creation in three steps has not come to its end."""
     return any(

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from reasoningpool.api import names
 from reasoningpool.objects import KINDS, Availability, Kind, Kinds, Manifest, ObjectKey, controller_uid
 from reasoningpool.objects.kinds import POD
-from reasoningpool.reconcile.ownership import is_applied, is_entangled
+from reasoningpool.reconcile.ownership import is_applied, is_entangled, is_held
 from reasoningpool.reconcile.shape import shape
 
 # An answer to an apply may arrive after the watch has already said that the object is gone. What is newer than the
@@ -57,6 +57,8 @@ class Record:
     # Whether the operator has applied it and owns fields of it; that cannot be copied as labels can.
     applied: bool
     replicas: int | None
+    # A pod that the pool owns beside its StatefulSet (see apply.pod_holds).
+    held: bool
     deleting: bool
     # See ownership.is_entangled.
     entangled: bool
@@ -115,6 +117,7 @@ class Store:
             controller=controller_uid(live),
             applied=is_applied(live),
             replicas=(live.get("spec") or {}).get("replicas") if key.kind == "StatefulSet" else None,
+            held=is_held(live),
             deleting=bool(meta.get("deletionTimestamp")),
             entangled=key.kind == "StatefulSet" and is_entangled(live),
             packed=pack(live),
@@ -178,8 +181,20 @@ class Store:
             return pool_of(live) is not None
         return self._pools[home][key].version < version
 
+    def newest(self, kind: Kind, namespace: str | None) -> int:
+        """The highest resourceVersion seen of a kind, in one namespace or in all; 0 if nothing is known of it."""
+        known = self.known(kind)
+        return max((record.version for _, key, record in known if namespace in {None, key.namespace}), default=0)
+
+    def distrust(self, kind: Kind, namespace: str | None) -> None:
+        """Let whatever is seen next of a kind count as newer than what is known, and what was gone as back."""
+        for _, key, record in self.known(kind):
+            if namespace in {None, key.namespace}:
+                record.version = 0
+        self._deleted.clear()
+
     def children(self, pool: PoolName, owner: str | None = None) -> tuple[Manifest, ...]:
-        """Every object with the pool's label but its pods, in a stable order; only those of `owner` if that is given."""
+        """Every object with the pool's label but its pods, in a stable order; of `owner` alone if that is given."""
 
         def wanted(key: ObjectKey, record: Record) -> bool:
             return key.kind != POD.kind and (owner is None or record.belongs_to(owner))
@@ -189,6 +204,11 @@ class Store:
     def pods(self, pool: PoolName) -> tuple[Manifest, ...]:
         """The pods with the pool's label, in a stable order; whose they are, their controllers say."""
         return tuple(self._manifests(pool, lambda key, _record: key.kind == POD.kind))
+
+    def held_pods(self, pool: PoolName) -> tuple[tuple[ObjectKey, Record], ...]:
+        """The pods that the pool owns beside their StatefulSet."""
+        objects = self._pools.get(pool, {})
+        return tuple((key, record) for key, record in objects.items() if record.held)
 
     def known(self, kind: Kind) -> Iterator[tuple[PoolName, ObjectKey, Record]]:
         """Everything known of one kind."""

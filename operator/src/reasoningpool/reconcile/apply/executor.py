@@ -137,23 +137,15 @@ class Executor:
     async def _guarded(
         self, execution: Execution, key: ObjectKey, wanted: bytes, step: Callable[[], Awaitable[None]]
     ) -> None:
-        memory = execution.memory
         try:
             await step()
-            memory.stumbled.discard(key)
-            if not wanted:  # of what is always tried; an apply may have been left out
-                memory.refused.pop(key, None)
+            execution.memory.went_through(key, is_apply=bool(wanted))
         except Unreachable:
             raise
         except Rediscovered:
             log.debug("%s is looked at again", key, extra=log_fields(execution.pool))
         except Forbidden as error:
-            if error.namespace_terminating:
-                execution.transient.append(error)
-            else:
-                # RBAC says "cannot"; quotas and policies are forbidding too, and nothing can be granted there.
-                hint = "; grant it to the operator's service account (operator/deploy/rbac.yaml lists what it needs)"
-                self._refuse(execution, key, wanted, error.message + (hint if " cannot " in error.message else ""))
+            self._forbid(execution, key, wanted, error)
         except NotInstalled:
             self._refuse(execution, key, wanted, f"the cluster does not serve {key.kind} ({key.api_version})")
         except WaitsFor as error:
@@ -161,14 +153,28 @@ class Executor:
         except Permanent as error:
             self._refuse(execution, key, wanted, error.message)
         except Transient as error:
-            # Once is a moment's trouble. What comes again (an admission webhook that is down) may last, so it is told
-            # like a refusal, and the pool goes on with everything else.
-            if key in memory.stumbled or key in memory.refused:
-                self._refuse(execution, key, wanted, error.message, retry_after=error.retry_after)
-            else:
-                memory.stumbled.add(key)
-                execution.transient.append(error)
+            self._stumble(execution, key, wanted, error)
         except KubeError as error:
+            execution.transient.append(error)
+
+    def _forbid(self, execution: Execution, key: ObjectKey, wanted: bytes, error: Forbidden) -> None:
+        if error.namespace_terminating:
+            execution.transient.append(error)
+            return
+        # RBAC says "cannot"; quotas and policies are forbidding too, and nothing can be granted there.
+        hint = "; grant it to the operator's service account (operator/deploy/rbac.yaml lists what it needs)"
+        self._refuse(execution, key, wanted, error.message + (hint if " cannot " in error.message else ""))
+
+    def _stumble(self, execution: Execution, key: ObjectKey, wanted: bytes, error: Transient) -> None:
+        """Once is a moment's trouble; what comes again may last (an admission webhook that is down).
+
+        It is told like a refusal then, and the pool goes on with everything else.
+        """
+        memory = execution.memory
+        if key in memory.stumbled or key in memory.refused:
+            self._refuse(execution, key, wanted, error.message, retry_after=error.retry_after)
+        else:
+            memory.stumbled.add(key)
             execution.transient.append(error)
 
     def _refuse(

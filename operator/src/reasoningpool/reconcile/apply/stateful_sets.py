@@ -11,13 +11,14 @@ import time
 from functools import partial
 from typing import Final
 
-from reasoningpool.adapters.errors import NotFound, Permanent, Transient
+from reasoningpool.adapters.errors import Conflict, Forbidden, NotFound, Permanent, Transient
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey, controller_uid, ordinal
 from reasoningpool.planning.actions import Apply, Scale
 from reasoningpool.reconcile.apply.execution import Execution
+from reasoningpool.reconcile.apply.pod_holds import PodHolds, is_left_behind
 from reasoningpool.reconcile.apply.writer import Writer
 from reasoningpool.reconcile.memory import Begun, Scaled
 from reasoningpool.reconcile.ownership import disentangled
@@ -45,6 +46,7 @@ class StatefulSets:
         self._store = store
         self._writer = writer
         self._gone_timeout = gone_timeout
+        self._holds = PodHolds(kube, store, writer)
 
     async def apply(self, execution: Execution, apply: Apply, scale: Scale | None, wanted: bytes) -> None:
         """Bring one StatefulSet to what is wanted, its number of replicas too unless `scale` is None.
@@ -59,6 +61,7 @@ class StatefulSets:
         if not record.belongs_to(controller_uid(apply.manifest)):
             await self._writer.find(apply.manifest)  # refuses it; else it has just become ours, which is an event
             return
+        await self._holds.release(execution.pool, record.uid)
         if record.entangled and execution.memory.begun.get(key) != Begun(record.uid, wanted):
             await self._disentangle(execution, key, record)
         refusal: Permanent | None = None
@@ -94,6 +97,7 @@ class StatefulSets:
             del execution.memory.applied[key]
         self._need_account(execution, apply.manifest)
         wished = None if scale is None else scale.replicas
+        await self._holds.take(execution.pool, apply.manifest, None)
         number = self._replicas_to_create(execution, apply, wished, apply.replicas_before)
         await self._create(execution, apply, key, wanted, number)
 
@@ -146,9 +150,7 @@ class StatefulSets:
             log.info("%s: its creation was cut short; completing it", key, extra=log_fields(execution.pool))
             self._store.upsert(live, notify=False)
 
-    def _replicas_to_create(
-        self, execution: Execution, apply: Apply, wished: int | None, before: int
-    ) -> int | None:
+    def _replicas_to_create(self, execution: Execution, apply: Apply, wished: int | None, before: int) -> int | None:
         """The number to create a StatefulSet with: never fewer than the pods that wait to be adopted.
 
         Pods without a controller are what an earlier replacement left behind when the operator died after the
@@ -204,6 +206,9 @@ class StatefulSets:
         """Replace the StatefulSet under its pods, which keep running and are adopted by the new one."""
         live = await self._kube.get(key)
         uid, number = live["metadata"]["uid"], live["spec"].get("replicas", 1)
+        wished = number if scale is None else scale.replicas
+        await self._check_admitted(apply.manifest, wished)
+        await self._holds.take(execution.pool, apply.manifest, uid)
         log.info(
             "%s: an immutable field changes; replacing it under its pods (%s)",
             key,
@@ -215,8 +220,50 @@ class StatefulSets:
         await self._wait_until_gone(key, uid)
         self._store.remove(execution.pool, key, uid)
         execution.memory.applied.pop(key, None)
-        wished = number if scale is None else scale.replicas
-        await self._create(execution, apply, key, wanted, self._replicas_to_create(execution, apply, wished, number))
+        await self._holds.take(execution.pool, apply.manifest, uid)  # those made since
+        replicas = self._replicas_to_create(execution, apply, wished, number)
+        try:
+            await self._create(execution, apply, key, wanted, replicas)
+        except (Permanent, Forbidden):
+            await self._put_back(execution, live)
+            raise
+
+    async def _check_admitted(self, manifest: Manifest, replicas: int) -> None:
+        """Raise `Permanent` unless the API server would take this StatefulSet if there were none of its name."""
+        whole = {**manifest, "spec": {**manifest["spec"], "replicas": replicas}}
+        try:
+            await self._kube.create(whole, manager=names.FIELD_MANAGER, priority=Priority.URGENT, dry_run=True)
+        except Conflict as error:
+            if not error.already_exists:
+                raise
+        except (Permanent, Forbidden) as error:
+            message = (
+                f"an immutable field changes, and the StatefulSet that would replace it is refused: {error.message}"
+            )
+            raise Permanent(message, status=error.status, reason=error.reason) from error
+
+    async def _put_back(self, execution: Execution, before: Manifest) -> None:
+        """Make the StatefulSet that was replaced once more, as it was, so that its pods have a controller.
+
+        The scale manager makes it whole; the next cycle completes that like any creation that was cut short.
+        """
+        meta = before["metadata"]
+        kept = {
+            field: meta[field]
+            for field in ("name", "namespace", "labels", "annotations", "ownerReferences")
+            if field in meta
+        }
+        old = {field: before[field] for field in ("apiVersion", "kind", "spec")} | {"metadata": kept}
+        why = "its successor was refused after all"
+        try:
+            await self._writer.send(execution.pool, old, names.SCALE_FIELD_MANAGER, Priority.URGENT, why)
+        except (Permanent, Forbidden) as error:
+            log.warning(
+                "%s: neither its successor nor itself can be made (%s); its pods go on, and are removed with the pool",
+                ObjectKey.of(before),
+                error.message,
+                extra=log_fields(execution.pool),
+            )
 
     async def _wait_until_gone(self, key: ObjectKey, uid: str) -> None:
         deadline = time.monotonic() + self._gone_timeout
@@ -239,15 +286,11 @@ def orphaned_replicas(stateful_set: Manifest, pods: tuple[Manifest, ...], expect
     them. A pod far above is a stray one: its name does not decide how many GPUs are asked for.
     """
     name, spec = stateful_set["metadata"]["name"], stateful_set["spec"]
-    selector = spec["selector"]["matchLabels"].items()
     start = (spec.get("ordinals") or {}).get("start", 0)
     places = {
         place - start
         for pod in pods
-        if selector <= (pod["metadata"].get("labels") or {}).items()
-        and controller_uid(pod) is None
-        and not pod["metadata"].get("deletionTimestamp")
-        and (place := ordinal(pod["metadata"]["name"], name)) is not None
+        if is_left_behind(pod, stateful_set) and (place := ordinal(pod["metadata"]["name"], name)) is not None
     }
     needed = max((place + 1 for place in places if place < expected), default=0)
     row = max(needed, expected)
