@@ -252,7 +252,8 @@ def test_upgrade_that_plans_more_than_there_is_rolls_nothing(record: str | None,
     args = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"]
     old = next(a for a in args if a.startswith("--max-num-seqs="))
     args[args.index(old)] = "--max-num-seqs=3"  # as an earlier version would have derived
-    del stateful_set["metadata"]["annotations"]["reasoningpool.io/max-num-seqs"]
+    for name in ("max-num-seqs", "applied"):  # the latter is of this version
+        del stateful_set["metadata"]["annotations"][f"reasoningpool.io/{name}"]
     stateful_set["metadata"]["annotations"] |= {"reasoningpool.io/template": "earlier"} | (
         {} if record is None else {"reasoningpool.io/max-num-seqs": record}
     )
@@ -292,7 +293,9 @@ def test_upgrade_keeps_a_correction_and_its_pods() -> None:
     template = copy.deepcopy(world.children["StatefulSet", NAME]["spec"]["template"])
     template["spec"]["containers"][0]["env"] = [{"name": "AN_EARLIER", "value": "default"}]
     world.children["StatefulSet", NAME]["spec"]["template"] = copy.deepcopy(template)
-    world.children["StatefulSet", NAME]["metadata"]["annotations"]["reasoningpool.io/template"] = "earlier"
+    annotations = world.children["StatefulSet", NAME]["metadata"]["annotations"]
+    annotations["reasoningpool.io/template"] = "earlier"
+    del annotations["reasoningpool.io/applied"]
     for _ in range(3):
         world.step()
     assert world.children["StatefulSet", NAME]["spec"]["template"] == template

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reasoningpool.objects.keys import Manifest
 
-
-def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
+def controller_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The owner reference of the object that controls this one."""
     references = manifest["metadata"].get("ownerReferences") or ()
     return next((reference for reference in references if reference.get("controller")), None)
 
 
-def controller_uid(manifest: Manifest) -> str | None:
+def controller_uid(manifest: Mapping[str, Any]) -> str | None:
     """Uid of the object that controls this one."""
     reference = controller_of(manifest)
     return None if reference is None else str(reference["uid"])

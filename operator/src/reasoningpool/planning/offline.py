@@ -55,7 +55,7 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
     """Resolve, size and render a pool as a cluster that has nothing of it yet would."""
     effective = resolve(pool, settings)
     findings = Findings()
-    empty = Snapshot(pool={})
+    empty = Snapshot(pool={"metadata": {"name": pool.name, "namespace": pool.namespace}})
     outcome = pool_outcome(pool, effective, empty, findings)
     found = (*effective.findings, *findings.all())
     manifests = [*outcome.shared.manifests, *(m for tier in outcome.tiers for m in _with_replicas(tier))]

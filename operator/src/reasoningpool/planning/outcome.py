@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reasoningpool.api import names
 from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
@@ -22,6 +21,7 @@ from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_ov
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
 from reasoningpool.rollout import (
+    applied_template,
     describe_change,
     pod_intent,
     revision_of,
@@ -180,17 +180,18 @@ def _check_rendering(tier: EffectiveTier, place: WrittenTier, findings: Findings
 
 
 def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Manifest, ...], str | None, str | None]:
-    """The manifests with the live pod template where what the pods run is unchanged."""
+    """The manifests with the pod template applied last where what the pods run is unchanged."""
     settled: list[Manifest] = []
     change = waiting = None
     for manifest in manifests:
-        if manifest["kind"] != "StatefulSet" or live.stateful_set is None:
+        if manifest["kind"] != "StatefulSet":
             settled.append(manifest)
             continue
         kept = settle(live.stateful_set, manifest)
-        if revision_of(kept) != revision_of(live.stateful_set):
-            change = describe_change(live.stateful_set["spec"]["template"], kept["spec"]["template"])
-        waiting = waiting_change(kept, manifest)
+        if live.stateful_set is not None:
+            if revision_of(kept) != revision_of(live.stateful_set):
+                change = describe_change(applied_template(live.stateful_set, kept), kept["spec"]["template"])
+            waiting = waiting_change(kept, manifest)
         settled.append(kept)
     return tuple(settled), change, waiting
 

@@ -24,7 +24,7 @@ from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
 from reasoningpool.planning.verification.kv_pools import kv_pool_requests
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.rollout import revision_of
+from reasoningpool.rollout import put_on_record, revision_of
 
 # How soon to look again while something is failing or starting, besides the events that wake the pool.
 _REQUEUE_SECONDS: Final = 30.0
@@ -124,7 +124,7 @@ def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
             is_set = manifest["kind"] == "StatefulSet"
             applies.append(
                 Apply(
-                    manifest=manifest,
+                    manifest=put_on_record(manifest) if is_set else manifest,
                     orphan_on_immutable=is_set,
                     replicas_before=previous[name].desired_replicas if is_set and name in previous else 0,
                     why=why(manifest, f"tier {name}", tier.change if is_set else None),

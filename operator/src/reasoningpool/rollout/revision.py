@@ -15,11 +15,11 @@ replica. So a template that is live stays as it is until three things have chang
 
 The revision is an annotation of the pod template, so pods carry it. The other two are annotations of the
 StatefulSet, where they restart nothing. So is the limit of sequences that the template runs with, which a
-correction of the sizing is judged by.
+correction of the sizing is judged by. All of them, and the template, are also in the StatefulSet's record (see
+`record`), and decided by as they stand there: what is live may have been edited.
 
-A template that stays is sent again as it was rendered if the rendering is still the same, else as it is live.
-The latter makes us owner of the fields that the server filled in as well, once, with equal values; afterwards
-such an apply is a no-op again. What waits that way is applied together with the user's next change.
+A template that stays is sent again as it was rendered if the rendering is still the same, else as it was applied
+last. What waits that way is applied together with the user's next change.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ from reasoningpool.api.spec import ReasoningPoolSpec
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
 from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.rollout.record import Applied, has_record, record_of, with_record
 from reasoningpool.sizing.types import SizingPlan
 
 # On the StatefulSet, not on its pods.
 ANNOTATION_INTENT: Final = f"{names.GROUP}/intent"
 ANNOTATION_TEMPLATE: Final = f"{names.GROUP}/template"
 ANNOTATION_MAX_NUM_SEQS: Final = f"{names.GROUP}/max-num-seqs"
+_BOOKKEEPING: Final = (ANNOTATION_INTENT, ANNOTATION_MAX_NUM_SEQS, ANNOTATION_TEMPLATE)
 _MOST_DIGITS: Final = 18  # of a number that somebody may have written by hand
 
 # Of a tier's spec: what says nothing about its pods.
@@ -144,25 +146,58 @@ def bookkeeping(template: Mapping[str, Any], intent: str, *, max_num_seqs: int) 
 
 
 def settle(live: Manifest | None, rendered: Manifest) -> Manifest:
-    """The StatefulSet to apply: `rendered`, with the live pod template where the pods have no reason to roll.
+    """The StatefulSet to apply: `rendered`, with the template applied last where the pods have no reason to roll.
+
+    What was applied last is read from the StatefulSet's record (see `record`), so that an edit of the live template,
+    of its revision or of the bookkeeping is undone whether or not a newer rendering waits. A record that does not
+    read was edited itself: then only the rendering is certain. Without one (an earlier version of the operator) the
+    live template stands for it.
 
     Pure and idempotent: settling against the result of an earlier settling gives that result again. Without an
     intent (both empty) the revision and the template decide alone.
     """
-    if live is None or not revision_of(live):
+    if live is None:
         return rendered
-    was, now = _annotations(live), _annotations(rendered)
+    record = record_of(live)
+    if record is not None:
+        return _settled(record, live, rendered)
+    if has_record(live) or not revision_of(live):
+        return rendered
+    return _settled(Applied(template=live["spec"]["template"], annotations=_annotations(live)), live, rendered)
+
+
+def put_on_record(stateful_set: Manifest) -> Manifest:
+    """The StatefulSet with the record by which it will be settled next time."""
+    return with_record(stateful_set, _BOOKKEEPING)
+
+
+def applied_template(live: Manifest, settled: Manifest) -> Mapping[str, Any]:
+    """The template to compare a settled StatefulSet's with, to say what changes.
+
+    The one applied last, so that what others have added or rewritten, and what stays that way, is not told as a
+    change; the live one where the settled template is the one applied last, and so undoes an edit.
+    """
+    record = record_of(live)
+    template: Mapping[str, Any] = live["spec"]["template"]
+    if record is None or template_revision(record.template) == revision_of(settled):
+        return template
+    return record.template
+
+
+def _settled(applied: Applied, live: Manifest, rendered: Manifest) -> Manifest:
+    was, now = applied.annotations, _annotations(rendered)
+    revision = template_revision(applied.template)
     if was.get(ANNOTATION_TEMPLATE) == now.get(ANNOTATION_TEMPLATE):
         same = copy.copy(rendered)
-        same["spec"] = rendered["spec"] | {"template": _with_revision(rendered["spec"]["template"], revision_of(live))}
+        same["spec"] = rendered["spec"] | {"template": _with_revision(rendered["spec"]["template"], revision)}
         return same
     same_intent = bool(now.get(ANNOTATION_INTENT)) and was.get(ANNOTATION_INTENT) == now.get(ANNOTATION_INTENT)
-    if not same_intent and revision_of(live) != revision_of(rendered):
+    if not same_intent and revision != revision_of(rendered):
         return rendered
     kept = copy.deepcopy(rendered)
-    kept["spec"]["template"] = _without_nulls(live["spec"]["template"])
+    kept["spec"]["template"] = _without_nulls(applied.template)
     kept["metadata"]["annotations"][ANNOTATION_TEMPLATE] = was.get(ANNOTATION_TEMPLATE, "")
-    if revision_of(live) != revision_of(rendered):  # else the limit is the same, being part of the revision
+    if revision != revision_of(rendered):  # else the limit is the same, being part of the revision
         _keep_annotation(ANNOTATION_MAX_NUM_SEQS, was, kept)
     _keep_claim_templates(live, kept, same_intent=same_intent)
     return kept
@@ -170,7 +205,12 @@ def settle(live: Manifest | None, rendered: Manifest) -> Manifest:
 
 def revision_of(stateful_set: Mapping[str, Any]) -> str:
     """The digest of what a StatefulSet's pods run, empty on one that was not rendered here."""
-    return str(_annotations(stateful_set["spec"]["template"]).get(names.ANNOTATION_REVISION, ""))
+    return template_revision(stateful_set["spec"]["template"])
+
+
+def template_revision(template: Mapping[str, Any]) -> str:
+    """The revision that a pod template carries, empty without one."""
+    return str(_annotations(template).get(names.ANNOTATION_REVISION, ""))
 
 
 def running_max_num_seqs(stateful_set: Mapping[str, Any] | None) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionType, Reason
 from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
