@@ -26,6 +26,17 @@ from reasoningpool.scaling.types import (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What the stages look at and none changes."""
+
+    demand: Demand
+    state: TierState
+    capacity: TierCapacity
+    policy: ScalingPolicy
+    now: float
+
+
 @dataclass(slots=True)
 class _Trace:
     """The number on its way through the stages."""
@@ -60,10 +71,11 @@ def decide(
     history = replace(history, started=now if history.started is None else history.started)
     available = found.fresh_share >= policy.fresh_share_to_grow
     if available:
-        _from_demand(trace, found, state, capacity, policy)
-        history = _from_preemptions(trace, found, state, capacity, policy, history, now)
-        history = _stabilize(trace, state, policy, history, now)
-        _limit_rates(trace, state, policy, history, now)
+        facts = _Facts(demand=found, state=state, capacity=capacity, policy=policy, now=now)
+        _from_demand(trace, facts)
+        history = _from_preemptions(trace, facts, history)
+        history = _stabilize(trace, facts, history)
+        _limit_rates(trace, facts, history)
     else:
         text = f"{found.fresh} of {found.fresh + found.missing} ready replicas"
         trace.step("metrics", text, state.desired, "too few replicas have fresh metrics; the size is held")
@@ -72,7 +84,8 @@ def decide(
     return _decision(trace, state, history, now, available=available)
 
 
-def _from_demand(trace: _Trace, found: Demand, state: TierState, capacity: TierCapacity, policy: ScalingPolicy) -> None:
+def _from_demand(trace: _Trace, facts: _Facts) -> None:
+    found, state, capacity, policy = facts.demand, facts.state, facts.capacity, facts.policy
     more = replicas_for(found.tokens_to_grow, policy.target_usage, capacity)
     fewer = replicas_for(found.tokens_to_shrink, policy.scale_down_usage, capacity)
     value = f"{round(found.tokens_to_grow):,} tokens, {found.waiting:,} requests waiting"
@@ -86,16 +99,9 @@ def _from_demand(trace: _Trace, found: Demand, state: TierState, capacity: TierC
         trace.step("demand", value, state.desired, "between the targets for growing and for shrinking")
 
 
-def _from_preemptions(
-    trace: _Trace,
-    found: Demand,
-    state: TierState,
-    capacity: TierCapacity,
-    policy: ScalingPolicy,
-    history: History,
-    now: float,
-) -> History:
+def _from_preemptions(trace: _Trace, facts: _Facts, history: History) -> History:
     """More preemptions than the risk allows: one replica more once those asked for serve, and no shrinking."""
+    found, state, capacity, now = facts.demand, facts.state, facts.capacity, facts.now
     excess = excess_preemptions(found, capacity)
     if excess >= 1:
         history = replace(history, last_excess_preemption=now)
@@ -107,16 +113,17 @@ def _from_preemptions(
             trace.step("preemptions", value, least, reason)
         return history
     last = history.last_excess_preemption
-    recent = last is not None and now - last < policy.scale_down_stabilization_seconds
+    recent = last is not None and now - last < facts.policy.scale_down_stabilization_seconds
     if recent and trace.replicas < state.desired:
         reason = "preemptions within the scale-down window; not shrinking"
         trace.step("preemptions", "0 in excess now", state.desired, reason, limit=LimitedBy.PREEMPTIONS)
     return history
 
 
-def _stabilize(trace: _Trace, state: TierState, policy: ScalingPolicy, history: History, now: float) -> History:
+def _stabilize(trace: _Trace, facts: _Facts, history: History) -> History:
+    policy = facts.policy
     wanted = trace.replicas
-    held, history = stabilized(wanted, state.desired, policy, history, now)
+    held, history = stabilized(wanted, facts.state.desired, policy, history, facts.now)
     if held != wanted:
         window = policy.scale_up_stabilization_seconds if wanted > held else policy.scale_down_stabilization_seconds
         reason = f"held by the stabilization window of {window:g} s"
@@ -124,7 +131,8 @@ def _stabilize(trace: _Trace, state: TierState, policy: ScalingPolicy, history: 
     return history
 
 
-def _limit_rates(trace: _Trace, state: TierState, policy: ScalingPolicy, history: History, now: float) -> None:
+def _limit_rates(trace: _Trace, facts: _Facts, history: History) -> None:
+    state, policy = facts.state, facts.policy
     wanted = trace.replicas
     if wanted > state.desired:
         serving = max(1, state.desired - state.starting)
@@ -133,10 +141,11 @@ def _limit_rates(trace: _Trace, state: TierState, policy: ScalingPolicy, history
             reason = "as many replicas as may start at the same time"
             trace.step("rate", f"{state.starting} starting", max(most, state.desired), reason, limit=LimitedBy.RATE)
     elif wanted < state.desired:
-        _limit_removal(trace, state, policy, history, now)
+        _limit_removal(trace, facts, history)
 
 
-def _limit_removal(trace: _Trace, state: TierState, policy: ScalingPolicy, history: History, now: float) -> None:
+def _limit_removal(trace: _Trace, facts: _Facts, history: History) -> None:
+    state, policy, now = facts.state, facts.policy, facts.now
     if state.starting:
         reason = "replicas are still starting; not shrinking"
         trace.step("rate", f"{state.starting} starting", state.desired, reason, limit=LimitedBy.STARTING)
