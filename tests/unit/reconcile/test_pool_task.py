@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
@@ -28,6 +29,9 @@ class Kube:
         self.live = live if live is not None else pool()
         self.reads = 0
         self.logs = []
+
+    def now(self):
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
     async def get(self, key, *, priority):
         self.reads += 1

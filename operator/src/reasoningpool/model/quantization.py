@@ -289,7 +289,7 @@ def _ways(entry: str) -> float:
         choices = (1 + entry.count("|") / groups) ** groups
     if repeats > _MAX_OPEN_REPEATS:
         return math.inf
-    return choices * max(1.0, _MODULE_LENGTH ** (repeats - 1) / math.factorial(repeats))
+    return choices * max(1.0, float(_MODULE_LENGTH) ** (repeats - 1) / math.factorial(repeats))
 
 
 def _check_patterns(entries: Sequence[str], key: str) -> None:

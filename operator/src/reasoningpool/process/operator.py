@@ -68,6 +68,7 @@ class Operator:
         settings = self._settings
         api, relogin = await connect(kubeconfig=settings.kubeconfig, context=settings.context)
         kube = Kube(api, relogin, concurrency=settings.concurrency)
+        kube.write_only_if(self._may_write)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, shorten
@@ -75,7 +75,7 @@ class Events:
 
     async def _first(self, pool: Manifest, note: EventNote, name: str) -> None:
         meta = pool["metadata"]
-        now = _stamp()
+        now = _stamp(self._kube.now())
         event: Manifest = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -107,7 +107,7 @@ class Events:
 
     async def _again(self, pool: Manifest, note: EventNote, name: str, sent: _Sent) -> None:
         key = ObjectKey("v1", "Event", pool["metadata"]["namespace"], name)
-        patch = {"count": sent.count + 1, "lastTimestamp": _stamp()}
+        patch = {"count": sent.count + 1, "lastTimestamp": _stamp(self._kube.now())}
         try:
             await self._kube.merge(key, patch, manager=names.FIELD_MANAGER, priority=Priority.BACKGROUND)
         except NotFound:  # events live for an hour
@@ -128,8 +128,8 @@ def _name(pool: Manifest, note: EventNote) -> str:
     return f"{meta['name']}.{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
 
 
-def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _stamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _extra(pool: Manifest) -> dict[str, str]:

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled, Permanent, Transient
@@ -189,7 +189,7 @@ class PoolTask:
             await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
             self._sleeper.children_seen()  # what they had to tell until now is in this snapshot
             snapshot = self._snapshot(pool)
-            return snapshot.failures, self._tools.planner(snapshot, now=datetime.now(UTC))
+            return snapshot.failures, self._tools.planner(snapshot, now=self._tools.kube.now())
 
     async def _apply_status(self, pool: Manifest, status: Manifest | None) -> None:
         """Apply it, None if it is there already; what the watch shows meanwhile may be this very write."""
@@ -264,7 +264,7 @@ class PoolTask:
         try:
             pool = await self._read()
             snapshot = self._snapshot(pool)
-            plan = tools.plan_failure(snapshot, error, now=datetime.now(UTC))
+            plan = tools.plan_failure(snapshot, error, now=tools.kube.now())
             await self._apply_status(pool, plan.status)
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:

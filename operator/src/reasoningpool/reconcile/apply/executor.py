@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound, NotInstalled, Permanent, Unreachable
+from reasoningpool.adapters.errors import (
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotInstalled,
+    NotLeading,
+    Permanent,
+    Unreachable,
+)
 from reasoningpool.adapters.gate import Allowance, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -20,7 +29,7 @@ from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.planning.types import Apply, ApplyFailure, Plan, Prune
 from reasoningpool.reconcile.apply.execution import Run
 from reasoningpool.reconcile.apply.stateful_sets import GONE_TIMEOUT_SECONDS, StatefulSets, WaitsFor
-from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer, extra
+from reasoningpool.reconcile.apply.writer import Rediscovered, Writer, extra
 from reasoningpool.reconcile.memory import PoolMemory, Refused, StatusSeen
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import PoolName, Store, version_of
