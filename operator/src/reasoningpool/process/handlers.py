@@ -92,6 +92,7 @@ class Watcher:
         namespaces: tuple[str, ...] | None,
         silence: float,
         on_stop: Callable[[], Awaitable[None]],
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -100,13 +101,15 @@ class Watcher:
         self._namespaces = namespaces
         self._silence = silence
         self._on_stop = on_stop
+        self._on_start = on_start
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch until `stop` is set or a signal comes."""
+        """Watch until `stop` is set. `on_start` is called once Kopf has taken the signals for itself."""
         kinds = ((names.API_VERSION, names.KIND), *WATCHED_KINDS)
         scopes: tuple[str | None, ...] = self._namespaces if self._namespaces is not None else (None,)
         self._heartbeats.expect(collection_path(*kind, scope) for kind in kinds for scope in scopes)
-        await kopf.operator(
+        others = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
             registry=self._registry(),
             settings=_settings(self._silence),
             standalone=True,
@@ -116,6 +119,8 @@ class Watcher:
             namespaces=self._namespaces or (),
             stop_flag=stop,
         )
+        self._on_start()
+        await kopf.run_tasks(tasks, ignored=others)
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

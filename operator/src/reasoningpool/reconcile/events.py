@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, shorten
+from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound, shorten
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -64,7 +64,9 @@ class Events:
                 elif name not in before and time.monotonic() - sent.at >= _REPEAT_SECONDS:
                     await self._again(pool, note, name, sent)
             except KubeError as error:
-                log.warning("the event %s could not be sent: %s", note.reason, error, extra=_extra(pool))
+                leaving = isinstance(error, Forbidden) and error.namespace_terminating
+                level = logging.DEBUG if leaving else logging.WARNING
+                log.log(level, "the event %s could not be sent: %s", note.reason, error, extra=_extra(pool))
                 self._remember(uid, name, 1)  # an event is not worth a second try every few seconds
 
     def forget(self, uid: str) -> None:

@@ -142,7 +142,9 @@ class PoolTask:
             await self._sleeper.sleep(delay)
 
     def _tell(self, error: KubeError, delay: float) -> None:
-        if isinstance(error, Forbidden):
+        if isinstance(error, Forbidden) and error.namespace_terminating:
+            self._log.info("its namespace is being deleted; nothing can be created there")
+        elif isinstance(error, Forbidden):
             self._log.error("%s; grant it to the operator's service account. Next try in %.0f s", error.message, delay)
         elif isinstance(error, Permanent):
             self._log.error("the API server refuses what the operator sends: %s. Next try in %.0f s", error, delay)
