@@ -203,7 +203,7 @@ async def test_a_namespace_that_is_being_deleted_is_no_question_of_rights(caplog
     caplog.set_level(logging.INFO, "reasoningpool")
     leaving = (Cause("NamespaceTerminating", "", "namespace llm is being terminated"),)
     error = Forbidden("services is forbidden", status=403, reason="Forbidden", causes=leaving)
-    async with World(script=[error]) as world:
+    async with World(planner=nothing, script=[error]) as world:
         await world.until(lambda: "is being deleted" in caplog.text)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

@@ -39,9 +39,16 @@ class Health:
         Raises:
             PortTaken: there is no listening at that address.
         """
+
+        async def healthz(_request: web.Request) -> web.Response:
+            return _answer(self._live())
+
+        async def readyz(_request: web.Request) -> web.Response:
+            return _answer(self._ready())
+
         app = web.Application()
-        app.router.add_get("/healthz", lambda _request: _answer(self._live()))
-        app.router.add_get("/readyz", lambda _request: _answer(self._ready()))
+        app.router.add_get("/healthz", healthz)
+        app.router.add_get("/readyz", readyz)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
@@ -62,5 +69,5 @@ class Health:
             self._runner = None
 
 
-async def _answer(state: State) -> web.Response:
+def _answer(state: State) -> web.Response:
     return web.Response(status=200 if state.good else 503, text=state.text + "\n")
