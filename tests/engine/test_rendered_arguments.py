@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.arguments import ParseResult, known_flags_033, parse
+from reasoningpool.api.findings import Findings
 from reasoningpool.cli.files import read_pools
 from reasoningpool.planning.outcome import tier_outcomes
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.render import engine_arguments
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.sizing import SizingPlan
 from reasoningpool.vllm.flag_table import spellings

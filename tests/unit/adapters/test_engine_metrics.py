@@ -20,7 +20,7 @@ from reasoningpool.adapters.engine_metrics import (
     MetricLines,
     parse_kv_pool,
 )
-from reasoningpool.planning.verification.kv_pools import KVPool, ReadingProblem
+from reasoningpool.planning.observations import KVPool, KVPoolProblem
 
 DATA = Path(__file__).parents[2] / "data"
 SERIES = 'vllm:cache_config_info{{block_size="{size}",engine="{engine}",num_gpu_blocks="{blocks}"}} 1.0'
@@ -76,12 +76,12 @@ def test_full_attention_block_of_a_hybrid_is_what_a_block_holds() -> None:
     ],
 )
 def test_page_without_a_number_of_blocks(lines: list[str]) -> None:
-    assert parse_kv_pool(lines) is ReadingProblem.NO_METRIC
+    assert parse_kv_pool(lines) is KVPoolProblem.NO_METRIC
 
 
 @pytest.mark.parametrize("line", ['vllm:cache_config_info{num_gpu_blocks="5', "vllm:cache_config_info{} one", "\x00"])
 def test_page_that_is_none(line: str) -> None:
-    assert parse_kv_pool([line]) in {ReadingProblem.BAD_ANSWER, ReadingProblem.NO_METRIC}
+    assert parse_kv_pool([line]) in {KVPoolProblem.BAD_ANSWER, KVPoolProblem.NO_METRIC}
 
 
 def test_braces_quotes_and_commas_within_a_label_end_nothing() -> None:
@@ -163,13 +163,13 @@ async def test_compressed_page_is_neither_asked_for_nor_inflated(metrics) -> Non
     bomb = gzip.compress(series(100).encode() + b"\n" + b"x" * (1 << 20))
     head = f"{HEADERS}Content-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
     async with raw_engine(head + bomb) as (port, seen):
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.BAD_ANSWER
     assert b"accept-encoding: identity" in seen[0].lower()
 
 
 async def test_page_that_drips_is_given_up_after_the_whole_time(metrics) -> None:
     async with raw_engine(HEADERS.encode() + b"\r\n", b"x", pause=0.02) as (port, _):
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TIMEOUT
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_page_beyond_a_bound_is_told_from_one_that_is_none(metrics, text) 
         return web.Response(text=text)
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TOO_LARGE
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_other_statuses_and_redirects_are_not_followed(metrics) -> None:
         raise web.HTTPFound("/metrics?elsewhere")
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.BAD_ANSWER
     assert asked == ["/metrics"]
 
 
@@ -248,7 +248,7 @@ async def test_endless_page_is_given_up(metrics, monkeypatch) -> None:
             await response.write(b"x" * 4096)
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TOO_LARGE
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TOO_LARGE
 
 
 async def test_silent_engine_is_given_up(metrics) -> None:
@@ -258,7 +258,7 @@ async def test_silent_engine_is_given_up(metrics) -> None:
         await forever.wait()
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TIMEOUT
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TIMEOUT
         forever.set()
 
 
@@ -268,8 +268,8 @@ async def test_engine_that_is_not_there(metrics) -> None:
 
     async with engine(handler) as port:
         pass
-    assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.UNREACHABLE
+    assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.UNREACHABLE
 
 
 async def test_address_of_the_sixth_version_is_one(metrics) -> None:
-    assert await metrics.kv_pool("::1", 1) is ReadingProblem.UNREACHABLE
+    assert await metrics.kv_pool("::1", 1) is KVPoolProblem.UNREACHABLE

@@ -10,11 +10,11 @@ import pytest
 from reasoningpool.adapters import engine_metrics, errors
 from reasoningpool.objects import redaction
 from reasoningpool.planning.diagnosis import pod_creation, pods, words
-from reasoningpool.planning.diagnosis.pod_creation import refusal_of, telling_refusal
+from reasoningpool.planning.diagnosis.pod_creation import creation_failure, explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import diagnose
 from reasoningpool.planning.diagnosis.words import last_error, quoted, telling_line
 from reasoningpool.planning.live import LivePod
-from reasoningpool.planning.types import PodLog
+from reasoningpool.planning.observations import ContainerLog
 from support.world import pod
 
 HUB = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
@@ -140,11 +140,11 @@ def waiting(reason: str) -> LivePod:
     [
         lambda: diagnose(leaving(SECRET_WORDS), None),
         lambda: diagnose(leaving(f"BoomError: {SECRET_WORDS}"), None),
-        lambda: diagnose(leaving(""), PodLog(container="engine", previous=False, text=f"a\n{SECRET_WORDS}")),
+        lambda: diagnose(leaving(""), ContainerLog(container="engine", previous=False, text=f"a\n{SECRET_WORDS}")),
         lambda: diagnose(waiting("ImagePullBackOff"), None),
         lambda: diagnose(waiting("CreateContainerConfigError"), None),
         lambda: quoted(SECRET_WORDS),
-        lambda: telling_refusal([refusal_of(f"Pod p-0 in StatefulSet p failed error: {SECRET_WORDS}")], ()),
+        lambda: explain_missing_pod([creation_failure(f"Pod p-0 in StatefulSet p failed error: {SECRET_WORDS}")], ()),
         lambda: errors.classify(422, {"message": SECRET_WORDS}),
         lambda: errors.classify(
             422, {"details": {"causes": [{"field": "spec.x", "message": f"Invalid value: {SECRET_WORDS}"}]}}
@@ -162,7 +162,7 @@ def test_long_refusals_are_read_within_bounds() -> None:
     word = "Invalid value: "
     told = errors.classify(422, {"details": {"causes": [{"field": "spec.x", "message": word * 100_000}]}})
     assert len(told.message) <= errors.MAX_MESSAGE_LENGTH
-    assert len(refusal_of("usage " * 100_000).words) <= pod_creation.MAX_WORDS
+    assert len(creation_failure("usage " * 100_000).message) <= pod_creation.MAX_MESSAGE
 
 
 def test_real_lines_of_the_metric_match_without_a_way_back() -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import aiohttp
 
-from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
 
 METRIC: Final = "vllm:cache_config_info"
 # An engine answers within milliseconds, under load within a second or so.
@@ -51,7 +51,7 @@ class EngineMetrics:
         if self._session is not None:
             await self._session.close()
 
-    async def kv_pool(self, address: str, port: int) -> Reading:
+    async def kv_pool(self, address: str, port: int) -> KVPoolReport:
         """The KV pool of the engine at this pod address."""
         host = f"[{address}]" if ":" in address else address
         lines = MetricLines()
@@ -59,18 +59,18 @@ class EngineMetrics:
             # No redirects: they would lead the operator to wherever an engine's image wants it.
             async with self._open().get(f"http://{host}:{port}/metrics", allow_redirects=False) as response:
                 if response.status != 200 or response.headers.get("Content-Encoding", "identity") != "identity":
-                    return ReadingProblem.BAD_ANSWER
+                    return KVPoolProblem.BAD_ANSWER
                 async for chunk in response.content.iter_any():
                     lines.feed(chunk)
             return parse_kv_pool(lines.end())
         except TimeoutError:
-            return ReadingProblem.TIMEOUT
+            return KVPoolProblem.TIMEOUT
         except PageTooLarge:
-            return ReadingProblem.TOO_LARGE
+            return KVPoolProblem.TOO_LARGE
         except aiohttp.ClientConnectorError:
-            return ReadingProblem.UNREACHABLE
+            return KVPoolProblem.UNREACHABLE
         except (aiohttp.ClientError, ValueError, OSError):
-            return ReadingProblem.BAD_ANSWER
+            return KVPoolProblem.BAD_ANSWER
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -141,7 +141,7 @@ class MetricLines:
         self._lines.append(line.decode("utf-8", errors="replace"))
 
 
-def parse_kv_pool(lines: Iterable[str]) -> Reading:
+def parse_kv_pool(lines: Iterable[str]) -> KVPoolReport:
     """The smallest pool among the engines of one server.
 
     There is one engine: data parallelism, with which 0.32 puts the sum of all engines into each series, is refused.
@@ -152,11 +152,11 @@ def parse_kv_pool(lines: Iterable[str]) -> Reading:
     for line in lines:
         labels = _labels(line)
         if labels is None:
-            return ReadingProblem.BAD_ANSWER
+            return KVPoolProblem.BAD_ANSWER
         if (pool := _pool(labels)) is not None:
             pools.append(pool)
     if not pools:
-        return ReadingProblem.NO_METRIC
+        return KVPoolProblem.NO_METRIC
     return min(pools, key=lambda pool: pool.usable_kv_tokens)
 
 

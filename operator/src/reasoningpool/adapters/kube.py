@@ -18,7 +18,8 @@ from reasoningpool.adapters.login import Relogin
 from reasoningpool.adapters.paths import collection_path, object_path
 from reasoningpool.adapters.transport import DEFAULT_CONCURRENCY, REQUEST_TIMEOUT_SECONDS, Request, Transport
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
+from reasoningpool.objects.kinds import EVENT, POD
 
 _PAGE: Final = 100
 _MAX_EVENTS_BYTES: Final = 2 << 20  # whoever may create events may write long ones
@@ -43,8 +44,10 @@ class Kube:
         *,
         concurrency: int = DEFAULT_CONCURRENCY,
         timeout: float = REQUEST_TIMEOUT_SECONDS,
+        kinds: Kinds = KINDS,
     ) -> None:
         self._api = api
+        self._kinds = kinds
         self._transport = Transport(api, relogin, concurrency=concurrency, timeout=timeout)
 
     @property
@@ -71,14 +74,16 @@ class Kube:
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
+    def _path(self, key: ObjectKey) -> str:
+        return object_path(key, self._kinds)
+
     async def get(self, key: ObjectKey, *, priority: Priority = Priority.URGENT) -> Manifest:
         """Read one object."""
-        return await self._transport.call(Request("GET", object_path(key), verb=("get", key.kind), priority=priority))
+        return await self._transport.call(Request("GET", self._path(key), verb=("get", key.kind), priority=priority))
 
     async def pages(
         self,
-        api_version: str,
-        kind: str,
+        kind: Kind,
         *,
         namespace: str | None = None,
         label_selector: str = "",
@@ -93,15 +98,15 @@ class Kube:
             answer = await self._transport.call(
                 Request(
                     "GET",
-                    collection_path(api_version, kind, namespace),
+                    collection_path(kind, namespace),
                     query=query,
                     accept=_METADATA_LIST if metadata_only else "application/json",
-                    verb=("list", kind),
+                    verb=("list", kind.kind),
                 )
             )
             items: list[Manifest] = answer.get("items") or []
             for item in items:
-                item["apiVersion"], item["kind"] = api_version, kind
+                item["apiVersion"], item["kind"] = kind.api_version, kind.kind
             meta = answer.get("metadata") or {}
             yield Page(items, str(meta.get("resourceVersion") or ""))
             token = meta.get("continue") or ""
@@ -119,14 +124,14 @@ class Kube:
         """Server-side apply; answers the object as it is now."""
         key = ObjectKey.of(manifest)
         verb = ("apply", key.kind)
-        return await self._apply(object_path(key), manifest, verb, manager=manager, force=force, priority=priority)
+        return await self._apply(self._path(key), manifest, verb, manager=manager, force=force, priority=priority)
 
     async def apply_status(
         self, manifest: Mapping[str, Any], *, manager: str, priority: Priority = Priority.NORMAL
     ) -> Manifest:
         """Server-side apply of the status alone; never creates, and never touches an object with another uid."""
         key = ObjectKey.of(manifest)
-        path = object_path(key) + "/status"
+        path = self._path(key) + "/status"
         verb = ("apply-status", key.kind)
         return await self._apply(path, manifest, verb, manager=manager, force=True, priority=priority)
 
@@ -160,7 +165,7 @@ class Kube:
             "preconditions": {"uid": uid},
         }
         await self._transport.call(
-            Request("DELETE", object_path(key), body, verb=("delete", key.kind), priority=priority)
+            Request("DELETE", self._path(key), body, verb=("delete", key.kind), priority=priority)
         )
 
     async def create(
@@ -171,7 +176,7 @@ class Kube:
         return await self._transport.call(
             Request(
                 "POST",
-                collection_path(key.api_version, key.kind, key.namespace),
+                collection_path(self._kinds.of(key), key.namespace),
                 manifest,
                 [("fieldManager", manager)],
                 verb=("create", key.kind),
@@ -185,10 +190,23 @@ class Kube:
         """JSON merge patch."""
         query = [("fieldManager", manager)]
         kind = "application/merge-patch+json"
-        path = object_path(key)
+        path = self._path(key)
         return await self._transport.call(
             Request("PATCH", path, patch, query, content_type=kind, verb=("merge", key.kind), priority=priority)
         )
+
+    async def label(
+        self,
+        key: ObjectKey,
+        *,
+        uid: str,
+        labels: Mapping[str, str | None],
+        manager: str,
+        priority: Priority = Priority.NORMAL,
+    ) -> Manifest:
+        """Set labels of this very object, remove those that are None; Conflict when another one has its name."""
+        patch = {"metadata": {"uid": uid, "labels": dict(labels)}}
+        return await self.merge(key, patch, manager=manager, priority=priority)
 
     async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
         """Warning events with this reason about one object, at most `limit` of them in one request."""
@@ -196,7 +214,7 @@ class Kube:
             ("fieldSelector", f"involvedObject.uid={uid},type=Warning,reason={reason}"),
             ("limit", str(limit)),
         ]
-        path = collection_path("v1", "Event", namespace)
+        path = collection_path(EVENT, namespace)
         answer = await self._transport.call(
             Request(
                 "GET",
@@ -214,7 +232,7 @@ class Kube:
         self, namespace: str, pod: str, container: str, *, previous: bool, lines: int, limit_bytes: int
     ) -> str:
         """The end of a container's log."""
-        path = object_path(ObjectKey("v1", "Pod", namespace, pod)) + "/log"
+        path = self._path(ObjectKey(POD.api_version, POD.kind, namespace, pod)) + "/log"
         query = [
             ("container", container),
             ("previous", str(previous).lower()),
@@ -230,13 +248,13 @@ class Kube:
     async def get_lease(self, key: ObjectKey) -> Manifest:
         """Read the Lease."""
         return await self._transport.call(
-            Request("GET", object_path(key), verb=("get", key.kind), priority=None, resend=False, for_lease=True)
+            Request("GET", self._path(key), verb=("get", key.kind), priority=None, resend=False, for_lease=True)
         )
 
     async def create_lease(self, lease: Mapping[str, Any]) -> Manifest:
         """Create the Lease; Conflict when somebody was faster."""
         key = ObjectKey.of(lease)
-        path = collection_path(key.api_version, key.kind, key.namespace)
+        path = collection_path(self._kinds.of(key), key.namespace)
         query = [("fieldManager", names.FIELD_MANAGER)]
         return await self._transport.call(
             Request("POST", path, lease, query, verb=("create", key.kind), priority=None, resend=False, for_lease=True)
@@ -249,7 +267,7 @@ class Kube:
         return await self._transport.call(
             Request(
                 "PUT",
-                object_path(key),
+                self._path(key),
                 lease,
                 query,
                 verb=("put", key.kind),

@@ -88,13 +88,13 @@ def render(file: str, service_accounts: tuple[str, ...]) -> None:
 @click.option("--curve", is_flag=True, help="Add throughput and preempted share against max_num_seqs.")
 @service_accounts_option
 def explain(file: str, output: str, service_accounts: tuple[str, ...], *, curve: bool) -> None:
-    r"""Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
+    """Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
 
     With - for FILE they are read from standard input:
 
     \b
         kubectl get rp -o yaml | reasoningpool explain -
-    """
+    """  # noqa: D301 - click knows the block by its backspace
     pools = [offline(found, service_accounts) for found in read(file)]
     if output == "json":
         documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers, curve=curve) for pool in pools]

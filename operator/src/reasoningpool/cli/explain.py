@@ -37,7 +37,7 @@ def _tier_json(tier: OfflineTier) -> dict[str, Any]:
         entry["doesNotFit"] = shortfall_json(answer)
     return entry | {
         "steps": [{"name": step.name, "value": step.value, "formula": step.formula} for step in answer.steps],
-        "warnings": list(tier.warnings),
+        "warnings": list(map(str, tier.warnings)),
     }
 
 
@@ -72,7 +72,7 @@ def _tier_text(name: str, tier: OfflineTier) -> str:
             f" --max-model-len {answer.max_model_len}"
         )
     lines.extend(
-        textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        for text in tier.warnings
+        textwrap.fill(f"warning: {warning}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for warning in tier.warnings
     )
     return "\n".join(printable(line) for paragraph in lines for line in paragraph.split("\n"))

@@ -7,7 +7,6 @@ from typing import Final, NoReturn
 
 import click
 
-from reasoningpool.api.resource import Problem
 from reasoningpool.api.text import printable
 from reasoningpool.cli.files import FileError, PoolFile, read_pools
 from reasoningpool.planning.offline import OfflinePool, offline_pool
@@ -38,9 +37,9 @@ def offline(found: PoolFile, service_accounts: tuple[str, ...]) -> OfflinePool:
     settings = ResolutionSettings(allowed_service_accounts=frozenset(service_accounts))
     pool = offline_pool(found.pool, settings)
     if pool.errors:
-        fail(tuple(found.locate(Problem(error.path, error.message)) for error in pool.errors))
+        fail(tuple(found.locate(error) for error in pool.errors))
     for warning in pool.warnings:
-        complain("warning", found.locate(Problem(warning.path, warning.message)))
+        complain("warning", found.locate(warning))
     return pool
 
 

@@ -289,7 +289,8 @@ def _ways(entry: str) -> float:
         choices = (1 + entry.count("|") / groups) ** groups
     if repeats > _MAX_OPEN_REPEATS:
         return math.inf
-    return choices * max(1.0, float(_MODULE_LENGTH) ** (repeats - 1) / math.factorial(repeats))
+    ways: float = choices * max(1.0, _MODULE_LENGTH ** (repeats - 1) / math.factorial(repeats))
+    return ways
 
 
 def _check_patterns(entries: Sequence[str], key: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.render import PoolIdentity, render_pool
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import EffectiveTier, Finding, Severity
+from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 
 
@@ -22,7 +22,7 @@ class OfflineTier:
     name: str
     summary: str
     sizing: SizingPlan | DoesNotFit
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
     effective: EffectiveTier
 
     @property
@@ -66,17 +66,18 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
         namespace=pool.namespace,
         manifests=tuple(manifests),
         tiers=tuple(_tier(outcome) for outcome in outcomes),
-        errors=tuple(f for f in found if f.severity is Severity.ERROR),
-        warnings=tuple(f for f in found if f.severity is Severity.WARNING),
+        errors=errors_of(found),
+        warnings=warnings_of(found),
     )
 
 
 def _with_replicas(outcome: TierOutcome) -> list[Manifest]:
     """The manifests with the number that the scale field manager applies."""
-    if outcome.tier.replicas is None:
+    replicas = outcome.replicas.to_apply
+    if replicas is None:
         return list(outcome.manifests)
     return [
-        manifest | {"spec": {"replicas": outcome.tier.replicas} | manifest["spec"]}
+        manifest | {"spec": {"replicas": replicas} | manifest["spec"]}
         if manifest["kind"] == "StatefulSet"
         else manifest
         for manifest in outcome.manifests

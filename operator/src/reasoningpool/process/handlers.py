@@ -15,13 +15,13 @@ import kopf
 from typing_extensions import override
 
 from reasoningpool.adapters.kube import Kube
-from reasoningpool.adapters.paths import collection_path, plural
-from reasoningpool.api import names
-from reasoningpool.objects import ObjectKey
+from reasoningpool.adapters.paths import collection_path
+from reasoningpool.objects import Kinds, ObjectKey
+from reasoningpool.objects.kinds import POOL
 from reasoningpool.process.heartbeat import Heartbeats
 from reasoningpool.reconcile.observer import SELECTOR
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of, version_of
+from reasoningpool.reconcile.store import PoolName, Store, pool_of, version_of
 
 log = logging.getLogger(__name__)
 
@@ -105,13 +105,14 @@ class Watcher:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch until `stop` is set. `on_start` is called once Kopf has taken the signals for itself."""
-        kinds = ((names.API_VERSION, names.KIND), *WATCHED_KINDS)
         scopes: tuple[str | None, ...] = self._namespaces if self._namespaces is not None else (None,)
-        self._heartbeats.expect(collection_path(*kind, scope) for kind in kinds for scope in scopes)
+        self._heartbeats.expect(
+            collection_path(kind, scope) for kind in (POOL, *self._store.kinds.watched) for scope in scopes
+        )
         others = asyncio.all_tasks()
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
-            settings=_settings(self._silence),
+            settings=_settings(self._silence, self._store.kinds),
             standalone=True,
             # Without one Kopf asks who the user is, and a pod's user id has no name.
             identity="reasoningpool",  # type: ignore[arg-type]  # a NewType that Kopf does not export
@@ -135,14 +136,13 @@ class Watcher:
         async def cleanup(**_: Any) -> None:
             await self._on_stop()
 
-        @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+        @kopf.on.event(POOL.group, POOL.version, POOL.plural, registry=registry)
         async def on_pool(event: kopf.RawEvent, **_: Any) -> None:
             self.pool_event(event["type"], dict(event["object"]))
 
-        for api_version, kind in WATCHED_KINDS:
-            group, _slash, version = api_version.rpartition("/")
+        for kind in self._store.kinds.watched:
 
-            @kopf.on.event(group, version, plural(kind), id=f"on_{kind.lower()}", registry=registry)
+            @kopf.on.event(kind.group, kind.version, kind.plural, id=f"on_{kind.kind.lower()}", registry=registry)
             async def on_child(event: kopf.RawEvent, **_: Any) -> None:
                 self.child_event(event["type"], dict(event["object"]))
 
@@ -164,7 +164,7 @@ class Watcher:
             self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"], version=version_of(child))
 
 
-def _settings(silence: float) -> kopf.OperatorSettings:
+def _settings(silence: float, kinds: Kinds) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -178,6 +178,6 @@ def _settings(silence: float) -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = 0.5
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.persistence.progress_storage = _NoProgress()
-    for _, kind in WATCHED_KINDS:
-        settings.watching.label_selectors[plural(kind)] = SELECTOR
+    for kind in kinds.watched:
+        settings.watching.label_selectors[kind.plural] = SELECTOR
     return settings

@@ -13,7 +13,6 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
-from reasoningpool.process import logs
 from reasoningpool.process.ending import Ending
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, PortTaken, State
@@ -22,9 +21,12 @@ from reasoningpool.process.lease import Lease
 from reasoningpool.process.settings import Settings
 from reasoningpool.reconcile.apply.executor import Executor
 from reasoningpool.reconcile.events import Events
-from reasoningpool.reconcile.observe.kv_pools import Readings
+from reasoningpool.reconcile.observe.kv_pools import KVPoolReader
+from reasoningpool.reconcile.observe.pod_creations import PodCreationFailureReader
+from reasoningpool.reconcile.observe.pod_logs import ContainerLogReader
+from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.observer import Observer
-from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Tools
+from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, SharedParts
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import PoolName, Store
@@ -43,7 +45,6 @@ def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -
 
     A process that does not stop within `END_SECONDS` of any of these is ended with code 3.
     """
-    logs.configure(style=settings.log_format, level=settings.log_level)
     operator = Operator(settings, planner=planner, plan_failure=plan_failure)
     try:
         return asyncio.run(operator.main())
@@ -71,7 +72,7 @@ class Operator:
         self._store: Store | None = None
         self._pools: Pools | None = None
         self._engines = EngineMetrics()
-        self._readings: Readings | None = None
+        self._readers: Readers | None = None
         self._observer: Observer | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
@@ -79,7 +80,7 @@ class Operator:
     async def main(self) -> int:
         """The whole life of the process."""
         settings = self._settings
-        api, relogin = await connect(kubeconfig=settings.kubeconfig, context=settings.context)
+        api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
         kube = Kube(api, relogin, concurrency=settings.concurrency)
         kube.write_only_if(self._may_write)
         self._take_signals()
@@ -111,20 +112,24 @@ class Operator:
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
         store = Store(self._on_change)
-        readings = self._readings = Readings(self._engines.kv_pool, self._on_reading)
-        tools = Tools(
+        readers = self._readers = Readers(
+            ContainerLogReader(kube, store),
+            PodCreationFailureReader(kube),
+            KVPoolReader(self._engines.kv_pool, self._on_news),
+        )
+        shared = SharedParts(
             kube=kube,
             store=store,
             executor=Executor(kube, store, may_write=self._may_write),
             events=Events(kube, instance=settings.own_name()),
             planner=self._planner,
             plan_failure=self._plan_failure,
-            readings=readings,
+            readers=readers,
             may_write=self._may_write,
             timing=Timing(resync=settings.resync_seconds),
         )
-        pools = self._pools = Pools(tools)
-        observer = self._observer = Observer(kube, store, pools, settings.namespaces)
+        pools = self._pools = Pools(shared)
+        observer = self._observer = Observer(kube, store, pools, settings.namespaces or None)
         self._heartbeats.on_gap = observer.gap
         self._store = store
         watcher = Watcher(
@@ -132,7 +137,7 @@ class Operator:
             store,
             pools,
             self._heartbeats,
-            namespaces=settings.namespaces,
+            namespaces=settings.namespaces or None,
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
             on_start=self._take_signals,
@@ -207,8 +212,8 @@ class Operator:
         self._leading = False
         if self._pools is not None:
             await self._pools.stop()
-        if self._readings is not None:
-            await self._readings.stop()
+        if self._readers is not None:
+            await self._readers.stop()
         await self._engines.close()
         if self._lease is not None:
             await self._lease.release()
@@ -223,7 +228,7 @@ class Operator:
         if self._pools is not None:
             self._pools.wake(pool)
 
-    def _on_reading(self, pool: PoolName) -> None:
+    def _on_news(self, pool: PoolName) -> None:
         if self._pools is not None:
             self._pools.wake(pool)
 

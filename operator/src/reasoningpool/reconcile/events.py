@@ -19,7 +19,7 @@ from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import EventNote
+from reasoningpool.planning.actions import EventNote
 
 log = logging.getLogger(__name__)
 

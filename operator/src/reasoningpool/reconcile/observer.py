@@ -20,9 +20,10 @@ from reasoningpool.adapters.errors import KubeError, NotFound, NotInstalled
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Kind, Manifest, ObjectKey
+from reasoningpool.objects.kinds import POOL
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +107,8 @@ class Observer:
     async def compare(self) -> Drift:
         """List metadata only, and mend what differs: deleted objects are dropped, missed changes read."""
         drift = Drift()
-        for api_version, kind in WATCHED_KINDS:
-            await self._compare_kind(api_version, kind, drift)
+        for kind in self._store.kinds.watched:
+            await self._compare_kind(kind, drift)
         await self._compare_pools(drift)
         if drift.missed or drift.ghosts:
             log.warning("watches had missed %d changes and %d deletions", drift.missed, drift.ghosts)
@@ -116,25 +117,25 @@ class Observer:
     # -- in full ---------------------------------------------------------------------------------------------------
 
     async def _list_children(self) -> None:
-        for api_version, kind in WATCHED_KINDS:
+        for kind in self._store.kinds.watched:
             for scope in self._scopes:
-                async for page in self._kube.pages(api_version, kind, namespace=scope, label_selector=SELECTOR):
+                async for page in self._kube.pages(kind, namespace=scope, label_selector=SELECTOR):
                     for item in page.items:
                         self._store.upsert(item, notify=False)
 
     async def _list_pools(self) -> None:
         for scope in self._scopes:
-            async for page in self._kube.pages(names.API_VERSION, names.KIND, namespace=scope):
+            async for page in self._kube.pages(POOL, namespace=scope):
                 for item in page.items:
                     self._pools.seen(item)
 
     # -- by metadata -----------------------------------------------------------------------------------------------
 
-    async def _compare_kind(self, api_version: str, kind: str, drift: Drift) -> None:
+    async def _compare_kind(self, kind: Kind, drift: Drift) -> None:
         for scope in self._scopes:
-            listed, version = await self._metadata(api_version, kind, scope, SELECTOR)
+            listed, version = await self._metadata(kind, scope, SELECTOR)
             uids = {item["metadata"]["uid"] for item in listed}
-            for pool, key, record in tuple(self._store.known(api_version, kind)):
+            for pool, key, record in tuple(self._store.known(kind)):
                 in_scope = scope is None or key.namespace == scope
                 if in_scope and record.uid not in uids and record.version <= version:
                     drift.ghosts += 1
@@ -157,7 +158,7 @@ class Observer:
         for scope in self._scopes:
             known = {name for name, _ in self._pools.names() if scope is None or name.namespace == scope}
             started = time.monotonic()
-            listed, _ = await self._metadata(names.API_VERSION, names.KIND, scope, "")
+            listed, _ = await self._metadata(POOL, scope, "")
             there = {PoolName(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed}
             for name in known - there:
                 self._pools.wake(name, urgent=True)  # its GET decides
@@ -168,17 +169,13 @@ class Observer:
                 if uids.get(name) != meta["uid"] and not meta.get("deletionTimestamp"):
                     drift.missed += 1
                     with contextlib.suppress(NotFound):
-                        self._pools.seen(await self._kube.get(ObjectKey(names.API_VERSION, names.KIND, *name)))
+                        self._pools.seen(await self._kube.get(ObjectKey(POOL.api_version, POOL.kind, *name)))
             log.debug("compared %d pools in %.1f s", len(listed), time.monotonic() - started)
 
-    async def _metadata(
-        self, api_version: str, kind: str, scope: str | None, selector: str
-    ) -> tuple[list[Manifest], int]:
+    async def _metadata(self, kind: Kind, scope: str | None, selector: str) -> tuple[list[Manifest], int]:
         items: list[Manifest] = []
         version = 0
-        async for page in self._kube.pages(
-            api_version, kind, namespace=scope, label_selector=selector, metadata_only=True
-        ):
+        async for page in self._kube.pages(kind, namespace=scope, label_selector=selector, metadata_only=True):
             items += [_essence(item) for item in page.items]
             version = version or int(page.version or 0)
         return items, version

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_tier import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
@@ -14,11 +15,10 @@ from reasoningpool.model.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
-from reasoningpool.resolution.written import written_path
+from reasoningpool.resolution.written import WrittenTier
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
 
 _EXPERT_PARALLEL: Final = frozenset({"--enable-expert-parallel", "-ep"})
@@ -48,10 +48,12 @@ def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
 def _tier(
     pool: ReasoningPool, tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings
 ) -> EffectiveTier | None:
+    own = findings.of(tier.name)
+    of_accelerator, of_model = (own if part else findings for part in (tier.accelerator, tier.model))
     accelerator_path = f"{path}.accelerator" if tier.accelerator else "spec.accelerator"
-    accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, findings)
-    known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", findings)
-    _check_tier(tier, path, findings)
+    accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, of_accelerator)
+    known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", of_model)
+    _check_tier(tier, path, own)
     if tier.pod_overrides is not None:
         check_overrides(
             tier.pod_overrides,
@@ -59,17 +61,18 @@ def _tier(
             accelerator=accelerator,
             accelerator_path=accelerator_path,
             service_accounts=settings.allowed_service_accounts,
-            findings=findings,
+            findings=own,
         )
     if accelerator is None or known is None:
         return None
-    merged = merge_engine(pool.spec.engine, tier.engine, path)
+    merged = merge_engine(pool.spec.engine, tier, path)
     engine = resolve_engine(merged, accelerator, findings, scaling=tier.scaling is not None)
-    model = resolve_model(known, tier.workload, engine.version, findings)
-    _check_parallelism(known.geometry, accelerator, accelerator_path, findings)
-    _check_thinking(tier, known, path, findings)
+    model = resolve_model(known, tier.workload, engine.version, of_model)
+    _check_parallelism(known.geometry, accelerator, accelerator_path, of_accelerator)
+    _check_thinking(tier, known, path, own)
     return EffectiveTier(
         name=tier.name,
+        path=path,
         workload=tier.workload,
         model=model,
         accelerator=accelerator,
@@ -77,11 +80,10 @@ def _tier(
         speculative=tier.speculative,
         kv_offload=tier.kv_offload,
         block_size=tier.block_size,
-        replicas=tier.scaling.min_replicas if tier.scaling else tier.replicas,
         max_unavailable=(tier.rollout.max_unavailable if tier.rollout else None) or defaults.MAX_UNAVAILABLE,
         overrides=tier.pod_overrides,
         sizing_input=_sizing_input(
-            tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=findings, path=path
+            tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=own, path=path
         ),
     )
 
@@ -243,17 +245,17 @@ def _check_tier(tier: TierSpec, path: str, findings: Findings) -> None:
 
 def _check_shared_claims(pool: ReasoningPool, findings: Findings) -> None:
     """A ReadWriteOnce claim serves one node; whether it is one only the cluster knows, so this is a warning."""
-    users: dict[str, list[tuple[str, int]]] = {}
+    users: dict[str, list[tuple[int, int]]] = {}  # claim -> index and most replicas of each tier
     for index, tier in enumerate(pool.spec.tiers):
         cache = (tier.model or pool.spec.model).cache
         if cache and cache.claim_name:
             most = tier.scaling.max_replicas if tier.scaling else (tier.replicas if tier.replicas is not None else 1)
-            path = written_path(pool.spec, index, "model.cache.claimName")
-            users.setdefault(cache.claim_name, []).append((path, most))
+            users.setdefault(cache.claim_name, []).append((index, most))
     for claim, tiers in users.items():
         if len(tiers) > 1 or tiers[0][1] > 1:
-            findings.warning(
-                tiers[0][0],
+            first = WrittenTier(pool.spec, tiers[0][0])
+            findings.of(first.tier.name if first.tier.model else None).warning(
+                first.model("cache.claimName"),
                 f"the cache claim {claim} is shared by several replicas: it must be ReadWriteMany, or use"
                 " cache.claimTemplate for a claim per replica",
             )

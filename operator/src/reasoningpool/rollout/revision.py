@@ -68,7 +68,7 @@ _NOT_ABOUT_SIZING: Final = {
     "pod_overrides": frozenset(PodOverrides.model_fields) - {"containers", "init_containers"},
 }
 # Of an EffectiveTier: numbers of pods are not what they run; the calculation's input counts by its results.
-_NOT_RUN: Final = frozenset({"name", "replicas", "max_unavailable", "sizing_input"})
+_NOT_RUN: Final = frozenset({"name", "path", "replicas", "max_unavailable", "sizing_input"})
 # Results of the sizing that reach the pod.
 _PLAN_RESULTS: Final = (
     "max_num_seqs",

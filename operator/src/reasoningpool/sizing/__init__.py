@@ -19,6 +19,7 @@ from reasoningpool.sizing.types import (
     Limit,
     SizingInput,
     SizingPlan,
+    SizingWarning,
     Step,
     TokenQuantiles,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "SizingError",
     "SizingInput",
     "SizingPlan",
+    "SizingWarning",
     "Step",
     "TokenQuantiles",
     "observe",

@@ -16,7 +16,7 @@ from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
 from reasoningpool.planning.diagnosis.words import last_error, quoted, telling_line
 from reasoningpool.planning.live import LivePod
-from reasoningpool.planning.types import PodLog
+from reasoningpool.planning.observations import ContainerLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ _QUIET_EXITS: Final = 3  # restarts after a clean exit before it counts as a cra
 _LATE_SECONDS: Final = 60.0  # how long after its last moment a pod may still be there
 
 
-def diagnose(pod: LivePod, log: PodLog | None) -> Diagnosis | None:
+def diagnose(pod: LivePod, log: ContainerLog | None) -> Diagnosis | None:
     """Why this pod is not ready, None while nothing is wrong (it is ready or on its way)."""
     if pod.ready or pod.terminating:
         return None
@@ -151,7 +151,7 @@ def _unschedulable(pod: LivePod, words: str) -> Diagnosis:
     return Diagnosis(Reason.UNSCHEDULABLE, f"pod {pod.name} cannot be scheduled: {message}; {advice}")
 
 
-def _container(pod: LivePod, status: Mapping[str, Any], log: PodLog | None) -> Diagnosis | None:
+def _container(pod: LivePod, status: Mapping[str, Any], log: ContainerLog | None) -> Diagnosis | None:
     name = str(status.get("name", ""))
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
@@ -180,7 +180,7 @@ def _where(pod: LivePod, status: Mapping[str, Any]) -> str:
     return f"pod {pod.name}" + ("" if name == names.ENGINE_CONTAINER else f", container {name}")
 
 
-def _ended(where: str, ended: Mapping[str, Any], log: PodLog | None) -> Diagnosis:
+def _ended(where: str, ended: Mapping[str, Any], log: ContainerLog | None) -> Diagnosis:
     # Without the number of restarts: the message would change, and be written, at each one.
     times = f"exited with code {ended.get('exitCode')}"
     if ended.get("reason") == "OOMKilled":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.objects import KINDS
+from reasoningpool.planning.snapshot import ApplyFailure
 
-# What all tiers of a pool share, and none can be without.
-_SHARED_KINDS: Final = frozenset({"ServiceAccount"})
 _MOST_NAMED: Final = 4
 _MOST_TEXT: Final = 300  # characters of each refusal where there are several
 
@@ -18,7 +17,7 @@ def refused_of_tier(failures: tuple[ApplyFailure, ...], objects: Collection[tupl
     own = [
         failure
         for failure in failures
-        if failure.key.kind in _SHARED_KINDS or (failure.key.kind, failure.key.name) in objects
+        if KINDS.of(failure.key).shared or (failure.key.kind, failure.key.name) in objects
     ]
     room = None if len(own) == 1 else _MOST_TEXT
     shown = [f"{failure.key.kind} {failure.key.name}: {_cut(failure.message, room)}" for failure in own[:_MOST_NAMED]]

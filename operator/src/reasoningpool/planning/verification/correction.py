@@ -8,17 +8,14 @@ correction nor makes one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
-
-from pydantic import ValidationError
 
 from reasoningpool.api import names
 from reasoningpool.api.status import CorrectionStatus
 from reasoningpool.planning.live import LiveTier
-from reasoningpool.planning.verification.kv_pools import KVPool
+from reasoningpool.planning.observations import KVPool
+from reasoningpool.planning.previous import PreviousTier
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 from reasoningpool.sizing import plan as size
 
@@ -64,13 +61,10 @@ class Correction:
         )
 
 
-def recorded(tier_status: Mapping[str, Any] | None, key: str) -> Correction | None:
-    """The correction that a tier's status holds for these inputs, None if it holds none or one for others."""
-    try:
-        found = CorrectionStatus.model_validate((tier_status or {}).get("correction"))
-    except ValidationError:
-        return None
-    if found.inputs != key:
+def recorded(before: PreviousTier | None, key: str) -> Correction | None:
+    """The correction that a tier's last status holds for these inputs, None if it holds none or one for others."""
+    found = before.correction if before else None
+    if found is None or found.inputs != key:
         return None
     return Correction(
         key=key,

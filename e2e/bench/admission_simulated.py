@@ -1,0 +1,193 @@
+"""Admission policies before the engine in little: what each does with the same requests."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from bench.admission_engine import Engine, Job
+from bench.admission_loads import Load
+from reasoningpool_runtime.admission.controller import LOOK_SECONDS
+from reasoningpool_runtime.admission.ledger import Ledger, Share
+from reasoningpool_runtime.admission.policy import ForecastPolicy
+from reasoningpool_runtime.admission.queue import Waiting, WaitingQueue
+from reasoningpool_runtime.admission.types import AdmissionConfig, AdmissionRequest, Capacity, Outcome
+
+_ENDLESS: Final = 10**9
+
+
+class Gate(Protocol):
+    """What stands before the engine."""
+
+    def offer(self, job: Job, now: float) -> None: ...
+    def poll(self, now: float) -> list[Job]: ...
+    def grown(self, job: Job, tokens: int) -> None: ...
+    def ended(self, job: Job, now: float) -> None: ...
+
+
+class NoGate:
+    """Everything goes to the engine at once; its own limit decides."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job] = deque()
+
+    def offer(self, job: Job, now: float) -> None:
+        self._waiting.append(job)
+
+    def poll(self, now: float) -> list[Job]:
+        ready = list(self._waiting)
+        self._waiting.clear()
+        return ready
+
+    def grown(self, job: Job, tokens: int) -> None:
+        pass
+
+    def ended(self, job: Job, now: float) -> None:
+        pass
+
+
+class WorstCaseGate(NoGate):
+    """Commits prompt and cap of each request before it starts."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        super().__init__()
+        self._ledger = Ledger(capacity)
+        self._shares: dict[int, Share] = {}
+
+    def poll(self, now: float) -> list[Job]:
+        ready = []
+        while self._waiting:
+            request = request_of(self._waiting[0])
+            _, most = self._ledger.needs(request)
+            if self._ledger.committed_blocks + most > self._ledger.capacity.blocks and len(self._ledger):
+                break
+            job = self._waiting.popleft()
+            share = Share(request, None)
+            self._ledger.start(share, now)
+            self._shares[id(job)] = share
+            ready.append(job)
+        return ready
+
+    def ended(self, job: Job, now: float) -> None:
+        self._ledger.end(self._shares.pop(id(job)))
+
+
+class ForecastGate:
+    """The runtime's admission without its event loop."""
+
+    def __init__(self, capacity: Capacity, load: Load, *, told: bool = True) -> None:
+        expected = {name: load.expected(name) for name in load.efforts} if told else {}
+        endless = {"max_queued_requests": _ENDLESS, "max_queued_tokens": _ENDLESS, "max_wait_seconds": float(_ENDLESS)}
+        config = AdmissionConfig(expected_output_tokens=expected, **endless)
+        self.policy = ForecastPolicy(capacity, config)
+        self._queue = WaitingQueue(config)
+        self._shares: dict[int, Share] = {}
+
+    def offer(self, job: Job, now: float) -> None:
+        self._queue.push(Waiting(self.policy.share(request_of(job)), now, handle=job))
+
+    def poll(self, now: float) -> list[Job]:
+        ready = []
+        while (head := self._queue.head(now)) is not None and self.policy.may_start(head.share):
+            self._queue.remove(head)
+            self.policy.start(head.share, now)
+            self._shares[id(head.handle)] = head.share
+            ready.append(head.handle)
+        return ready
+
+    def grown(self, job: Job, tokens: int) -> None:
+        self.policy.grow(self._shares[id(job)], 0, tokens)
+
+    def ended(self, job: Job, now: float) -> None:
+        self.policy.end(self._shares.pop(id(job)), Outcome.COMPLETED)
+
+
+def request_of(job: Job) -> AdmissionRequest:
+    return AdmissionRequest(effort=job.effort, prompt_tokens=job.prompt, max_output_tokens=job.cap)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What happened after the warm-up."""
+
+    requests: int
+    preempted: int
+    preemptions: int
+    tokens_per_second: float
+    requests_per_second: float
+    first_token_p50_s: float
+    first_token_p99_s: float
+
+    @property
+    def preempted_share(self) -> float:
+        return self.preempted / self.requests
+
+
+def simulate(
+    jobs: Iterator[Job], gate: Gate, engine: Engine, *, warm_up: int, clients: int = 0, rate: float = 0.0, seed: int = 0
+) -> Seen:
+    """Serve all jobs: `clients` with one request each at a time, or arrivals at random at `rate` per second."""
+    done: list[Job] = []
+    generated = 0
+    chance = random.Random(seed)
+    arrivals = _arrivals(jobs, rate, chance) if rate else None
+    upcoming = next(arrivals, None) if arrivals else None
+    started_at, tokens_before = 0.0, 0
+
+    def arrive(job: Job | None, at: float) -> None:
+        if job is not None:
+            job.arrived = at
+            gate.offer(job, at)
+
+    def grown(job: Job, tokens: int) -> None:
+        nonlocal generated
+        generated += tokens
+        gate.grown(job, tokens)
+
+    exhausted = False
+    for _ in range(clients):
+        arrive(next(jobs, None), 0.0)
+    while True:
+        while upcoming is not None and upcoming[0] <= engine.now:
+            arrive(upcoming[1], upcoming[0])
+            upcoming = next(arrivals, None)
+        for job in gate.poll(engine.now):
+            engine.submit(job)
+        until = engine.now + LOOK_SECONDS
+        if upcoming is not None:
+            until = min(until, upcoming[0])
+        for job in engine.advance(until, grown):
+            gate.ended(job, engine.now)
+            done.append(job)
+            if len(done) == warm_up:
+                started_at, tokens_before = engine.now, generated
+            if clients:
+                follower = next(jobs, None)
+                exhausted = exhausted or follower is None
+                arrive(follower, engine.now)
+        # What runs out at the end is not measured: fewer and fewer would run.
+        if exhausted or (not clients and upcoming is None):
+            break
+    measured = done[warm_up:]
+    seconds = engine.now - started_at
+    waits = sorted(job.first_token_at - job.arrived for job in measured)
+    return Seen(
+        requests=len(measured),
+        preempted=sum(job.preemptions > 0 for job in measured),
+        preemptions=sum(job.preemptions for job in measured),
+        tokens_per_second=(generated - tokens_before) / seconds,
+        requests_per_second=len(measured) / seconds,
+        first_token_p50_s=waits[len(waits) // 2],
+        first_token_p99_s=waits[int(0.99 * (len(waits) - 1))],
+    )
+
+
+def _arrivals(jobs: Iterator[Job], rate: float, chance: random.Random) -> Iterator[tuple[float, Job]]:
+    at = 0.0
+    for job in jobs:
+        at += chance.expovariate(rate)
+        yield at, job
