@@ -87,10 +87,11 @@ class Engines:
         self._open: list[socket] = []
         self._ended = threading.Event()
 
-    def serve(self, address: str, first: bytes, again: bytes) -> None:
-        server = create_server((address, self.PORT))
+    def serve(self, address: str, first: bytes, again: bytes, port: int = PORT) -> int:
+        server = create_server((address, port))
         self._open.append(server)
         threading.Thread(target=self._accept, args=(server, first, again), daemon=True).start()
+        return int(server.getsockname()[1])
 
     def close(self) -> None:
         self._ended.set()
