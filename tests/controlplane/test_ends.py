@@ -72,8 +72,8 @@ def test_a_deleted_crd_ends_the_process_and_a_new_one_works_when_it_is_back(crd_
             eventually(lambda: not apiserver.request("GET", CRD).ok, "the CRD to be gone")
             assert ended(operator, 60) == 1
         with running(*start, tmp_path / "two.log") as operator:
-            _, text = eventually(lambda: (found := operator.health("/readyz"))[0] == 503 and found, "not ready")
-            assert "reasoningpool" in text.lower()
+            waits = "CustomResourceDefinition reasoningpools.reasoningpool.io is not installed"
+            eventually(lambda: operator.health("/readyz") == (503, f"the {waits}\n"), "waiting for the CRD")
             assert operator.health("/healthz")[0] == 200
             install_crd(crd_cluster)
             operator.wait_leading()
