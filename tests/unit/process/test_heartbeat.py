@@ -1,11 +1,16 @@
 """A watch that says nothing is found out."""
 
 import asyncio
+from functools import partial
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from reasoningpool.adapters.watch_response import _NotingReader, noting_response
 from reasoningpool.process import heartbeat as module
-from reasoningpool.process.heartbeat import Heartbeats, _NotingReader
+from reasoningpool.process.heartbeat import Heartbeats
 
 DEAD_AFTER_SECONDS = 150.0
 
@@ -69,12 +74,14 @@ async def test_each_chunk_of_a_stream_counts():
 
 
 def watching(heartbeats, *chunks):
+    heartbeats.expect(["/pools"])
+
     class Reader:
         async def iter_chunked(self, size):
             for chunk in chunks:
                 yield chunk
 
-    return _NotingReader(Reader(), lambda: None, heartbeats.break_off)
+    return _NotingReader(Reader(), lambda: None, partial(heartbeats.break_off, "/pools"))
 
 
 @pytest.mark.parametrize("code", [b"403", b"500"])
@@ -109,3 +116,29 @@ async def test_a_watch_that_stays_dead_ends_the_waiting(heartbeats, now, monkeyp
     now[0] += module._UNHEARD_SECONDS
     async with asyncio.timeout(5):
         await waiting
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_refused_watch_of_an_optional_kind_waits_instead_of_failing(status):
+    async def refuse(_request):
+        return web.Response(status=status)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", refuse)
+    heartbeats, refused = Heartbeats(70.0), asyncio.Event()
+    heartbeats.expect(["/optional"], on_refused=refused.set)
+    heartbeats.expect(["/required"])
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(
+            response_class=noting_response(heartbeats.note, heartbeats.note_list, heartbeats.refused)
+        ) as session,
+    ):
+        waiting = asyncio.create_task(session.get(server.make_url("/optional?watch=true")))
+        async with asyncio.timeout(5):
+            await refused.wait()
+            assert (await session.get(server.make_url("/required?watch=true"))).status == status
+        assert not waiting.done()
+        waiting.cancel()
+        heartbeats.forget(["/optional"])
+    assert "/optional" not in heartbeats._last

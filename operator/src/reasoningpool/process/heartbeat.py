@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
-
-import aiohttp
-from typing_extensions import override
+from collections.abc import Callable, Iterable
+from typing import Final
 
 # A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
 _GRACE_SECONDS: Final = 10.0
 # How often to look, and how long after the liveness probe began to fail the process ends by itself.
 _LOOK_SECONDS: Final = 5.0
 _UNHEARD_SECONDS: Final = 60.0
-# What an API server begins an event of the type ERROR with; within objects no value can look like it.
-_ERROR: Final = b'{"type":"ERROR","object":{"kind":"Status"'
-_GONE: Final = re.compile(rb'"code":\s?410\b')
-_MAX_SAID: Final = 500
-_EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
 class Heartbeats:
@@ -35,14 +26,26 @@ class Heartbeats:
         # What ended a watch for good, in words; empty while nothing has.
         self.broken = ""
         self._broken = asyncio.Event()
+        self._on_refused: dict[str, Callable[[], None]] = {}
         # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
         self.on_gap: Callable[[], None] = lambda: None
 
-    def expect(self, paths: Iterable[str]) -> None:
-        """These paths are watched from now on."""
+    def expect(self, paths: Iterable[str], *, on_refused: Callable[[], None] | None = None) -> None:
+        """These paths are watched from now on.
+
+        With `on_refused`, an answer of 403 or 404 does not end the watcher: this is called, and the watcher waits
+        until whoever was called ends this watch.
+        """
         now = self._clock()
         for path in paths:
             self._last.setdefault(path, now)
+            if on_refused is not None:
+                self._on_refused[path] = on_refused
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These paths are not watched any more; what is under way on them may still be refused."""
+        for path in paths:
+            self._last.pop(path, None)
 
     def note(self, path: str) -> None:
         """A sign of life; paths that nobody expects are not kept."""
@@ -62,10 +65,11 @@ class Heartbeats:
         now = self._clock()
         return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
 
-    def break_off(self, what: str) -> None:
-        """A watch was ended by an error that Kopf does not come back from."""
-        self.broken = self.broken or what
-        self._broken.set()
+    def break_off(self, path: str, why: str) -> None:
+        """The watch of this path was ended by an error that Kopf does not come back from."""
+        if path in self._last:
+            self.broken = self.broken or f"{path}: {why}"
+            self._broken.set()
 
     async def wait_dead(self) -> None:
         """Wait until a watch was broken off, or the liveness probe has failed for so long that nobody acts on it."""
@@ -78,64 +82,6 @@ class Heartbeats:
             if dead_since is not None and self._clock() - dead_since >= _UNHEARD_SECONDS:
                 return
 
-    def response_class(self) -> type[aiohttp.ClientResponse]:
-        """A response type for the watcher's HTTP session that notes what comes in."""
-        note, note_list, break_off, is_expected = self.note, self.note_list, self.break_off, self._last.__contains__
-
-        class NotingResponse(aiohttp.ClientResponse):
-            @override
-            async def start(self, connection: Any) -> aiohttp.ClientResponse:
-                await super().start(connection)
-                path, is_watch = self.url.path, "watch" in self.url.query
-                if self.status < 300:
-                    note(path)
-                    if is_watch:
-                        self.content = _NotingReader(self.content, lambda: note(path), break_off)  # type: ignore[assignment]
-                    elif "continue" not in self.url.query:
-                        note_list(path)
-                elif self.status == 410 and is_watch:
-                    # kopf lists anew when this is said inside the stream, and ends when it is said before it.
-                    self.status = 200
-                    self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
-                elif self.status == 404 and is_expected(path):
-                    break_off(f"{path} is not served any more (HTTP 404)")
-                return self
-
-        return NotingResponse
-
-
-class _NotingReader:
-    """A stream reader that tells of each chunk it hands on."""
-
-    def __init__(
-        self,
-        reader: aiohttp.StreamReader,
-        note: Callable[[], None],
-        break_off: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._reader = reader
-        self._note = note
-        self._break_off = break_off
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for chunk in self._reader.iter_chunked(size):
-            self._note()
-            if _ERROR in chunk and not _GONE.search(chunk):
-                self._break_off(chunk[-_MAX_SAID:].decode("utf-8", errors="replace").strip())
-            yield chunk
-
-
-class _SaidReader(_NotingReader):
-    """A stream that says one thing in place of what the server said."""
-
-    def __init__(self, reader: aiohttp.StreamReader, said: bytes) -> None:
-        super().__init__(reader, lambda: None)
-        self._said = said
-
-    @override
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        await self._reader.read()
-        yield self._said
+    def refused(self, path: str) -> Callable[[], None] | None:
+        """What to call when a request for this path is refused; None where that ends the watcher."""
+        return self._on_refused.get(path)

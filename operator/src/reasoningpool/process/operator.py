@@ -13,6 +13,7 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
+from reasoningpool.objects import KINDS, Kinds
 from reasoningpool.process.ending import Ending
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, PortTaken, State
@@ -26,6 +27,7 @@ from reasoningpool.reconcile.observe.pod_creations import PodCreationFailureRead
 from reasoningpool.reconcile.observe.pod_logs import ContainerLogReader
 from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.observer import Observer
+from reasoningpool.reconcile.optional_kinds import OptionalKinds
 from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, SharedParts
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.sleeper import Timing
@@ -61,8 +63,11 @@ def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -
 class Operator:
     """One process's parts and the order in which they start and stop."""
 
-    def __init__(self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> None:
+    def __init__(
+        self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner, kinds: Kinds = KINDS
+    ) -> None:
         self._settings = settings
+        self._kinds = kinds
         self._planner = planner
         self._plan_failure = plan_failure
         self._stop = asyncio.Event()
@@ -74,6 +79,7 @@ class Operator:
         self._engines = EngineMetrics()
         self._readers: Readers | None = None
         self._observer: Observer | None = None
+        self._optional: OptionalKinds | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
 
@@ -81,7 +87,7 @@ class Operator:
         """The whole life of the process."""
         settings = self._settings
         api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
-        kube = Kube(api, relogin, concurrency=settings.concurrency)
+        kube = Kube(api, relogin, concurrency=settings.concurrency, kinds=self._kinds)
         kube.write_only_if(self._may_write)
         self._take_signals()
         try:
@@ -111,7 +117,7 @@ class Operator:
 
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
-        store = Store(self._on_change)
+        store = Store(self._on_change, self._kinds)
         readers = self._readers = Readers(
             ContainerLogReader(kube, store),
             PodCreationFailureReader(kube),
@@ -142,12 +148,23 @@ class Operator:
             on_stop=self._shut_down,
             on_start=self._take_signals,
         )
+        scopes = settings.namespaces or (None,)
+
+        def on_optional_kind() -> None:
+            observer.gap()  # what was deleted after its list and before its watch began
+            pools.wake_all()
+
+        optional = self._optional = OptionalKinds(kube, store, watcher, scopes, on_change=on_optional_kind)
         keeper = asyncio.create_task(self._keep_leading(), name="lease")
-        comparer: asyncio.Task[None] | None = None
+        followers: list[asyncio.Task[None]] = []
         try:
-            if not await self._unless_stopped(observer.first_list(), keeper):
+            if not await self._unless_stopped(observer.first_list(optional), keeper):
                 return EXIT_FAILED if keeper.done() else EXIT_STOPPED
-            comparer = asyncio.create_task(observer.run(settings.compare_seconds), name="comparer")
+            # Before kopf starts: it cancels every task that is younger than itself when it ends.
+            followers += (
+                asyncio.create_task(observer.run(settings.compare_seconds), name="comparer"),
+                asyncio.create_task(optional.run(), name="optional kinds"),
+            )
             watching = asyncio.create_task(watcher.run(self._stop), name="watcher")
             stopped = asyncio.create_task(self._stop.wait(), name="stop")
             deaf = asyncio.create_task(self._heartbeats.wait_dead(), name="deaf")
@@ -171,7 +188,7 @@ class Operator:
         else:
             return EXIT_FAILED if lost or broken else EXIT_STOPPED
         finally:
-            for task in filter(None, (keeper, comparer)):
+            for task in (keeper, *followers):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -242,7 +259,9 @@ class Operator:
             return State(good=True, text=f"standby; leader is {holder or 'not known yet'}")
         if self._store is None or not self._store.synced:
             return State(good=False, text=self._observer.trouble if self._observer is not None else "starting")
-        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects")
+        unread = self._optional.forbidden() if self._optional is not None else ()
+        without = "".join(f"; may not read {kind}" for kind in unread)
+        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects{without}")
 
 
 def _counts(kube: Kube) -> str:
