@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log
-from typing import Final
 
 from bench.admission_engine import Job
 

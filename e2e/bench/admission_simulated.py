@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 

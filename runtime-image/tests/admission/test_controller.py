@@ -118,7 +118,7 @@ async def test_a_wait_that_is_too_long_is_rejected_with_a_time_to_retry(clock: C
     await fill(controller)
     task = await waiting(controller)
     clock.now = 5.0
-    with pytest.raises(Rejected) as caught:  # noqa: PT012 - the look comes by itself
+    with pytest.raises(Rejected) as caught:
         async with asyncio.timeout(DEADLINE_S):
             await task
     assert caught.value.reason is Reason.WAIT_TIMEOUT
