@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.plan import PlanningSettings, plan
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings
 from support.pools import pool, tier

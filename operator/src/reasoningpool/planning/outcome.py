@@ -1,4 +1,4 @@
-"""What became of each tier: sized or not, rendered or not, and what is live of it."""
+"""What became of the pool and of each tier: sized or not, rendered or not, and what is live of it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
+from reasoningpool.planning.apply_failures import refused_of_pool
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
 from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.planning.status.features import tier_feature_warnings
+from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verify
-from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
+from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_pool, render_tier
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
-from reasoningpool.rollout import describe_change, pod_intent, revision_of, settle, sizing_key, waiting_change
+from reasoningpool.rollout import (
+    describe_change,
+    pod_intent,
+    revision_of,
+    running_max_num_seqs,
+    settle,
+    sizing_key,
+    waiting_change,
+)
 from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
 from reasoningpool.sizing.units import fit_figure
 
@@ -44,14 +53,46 @@ class TierOutcome:
     @property
     def stateful_set(self) -> Manifest | None:
         """The rendered StatefulSet."""
-        found = [m for m in self.manifests if m["kind"] == "StatefulSet"]
-        return found[0] if found else None
+        return _stateful_set(self.manifests)
 
 
-def tier_outcomes(
+def _stateful_set(manifests: tuple[Manifest, ...]) -> Manifest | None:
+    return next((manifest for manifest in manifests if manifest["kind"] == "StatefulSet"), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOutcome:
+    """The objects that belong to the pool and to none of its tiers.
+
+    `refused` are the API server's refusals of those that tiers can be without, empty if there are none; what all
+    tiers need is told by each of them.
+    """
+
+    manifests: tuple[Manifest, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOutcome:
+    """A pool after sizing and rendering."""
+
+    tiers: tuple[TierOutcome, ...]
+    shared: SharedOutcome
+
+
+def pool_outcome(pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings) -> PoolOutcome:
+    """Size and render the tiers, and render what they share; input the calculation refuses becomes a finding."""
+    manifests = render_pool(PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid))
+    objects = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    return PoolOutcome(
+        tiers=() if effective.errors else _tier_outcomes(pool, effective, snapshot, findings),
+        shared=SharedOutcome(manifests=manifests, refused=refused_of_pool(snapshot.failures, objects)),
+    )
+
+
+def _tier_outcomes(
     pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings
 ) -> tuple[TierOutcome, ...]:
-    """Size and render every tier; input the calculation refuses becomes a finding."""
     written = {tier.name: WrittenTier(pool.spec, index) for index, tier in enumerate(pool.spec.tiers)}
     previous = PreviousStatus.of(snapshot.pool)
     outcomes: list[TierOutcome] = []
@@ -74,7 +115,7 @@ def tier_outcomes(
             waiting=None,
             live=live,
             replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
-            warnings=(*_of_calculation(sizing, place), *tier_feature_warnings(spec, place.path)),
+            warnings=(*_of_calculation(sizing, place), *unused_tier_fields(spec, place.path)),
             correction=correction,
         )
         if isinstance(sizing, SizingPlan):
@@ -106,6 +147,7 @@ def _rendered(
             key=sizing_key(pool.spec, spec),
             correction=correction,
             live=live,
+            running_max_num_seqs=running_max_num_seqs(_stateful_set(manifests)),
             rolling=change is not None,
             suspended=bool(pool.spec.suspend),
             before=before.verified if before else None,

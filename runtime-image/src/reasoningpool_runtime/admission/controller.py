@@ -150,7 +150,7 @@ class AdmissionController:
             waiting_tokens=self._queue.tokens,
             resident_tokens=ledger.resident_blocks * block,
             committed_tokens=ledger.committed_blocks * block,
-            forecast_tokens=round(float(self._policy.forecast().mean()) * block),
+            forecast_tokens=round(float(self._policy.peaks().mean()) * block),
             capacity_tokens=self._policy.capacity.tokens,
             margin_deviations=self._policy.margin.deviations,
             tokens_per_second=self._pace.tokens_per_second,

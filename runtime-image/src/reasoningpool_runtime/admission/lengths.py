@@ -29,7 +29,7 @@ PRIOR_WEIGHT: Final = 2.0  # of the stated lengths or the cap together, in finis
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """P(length > x), a step function: `chances[i]` from `lengths[i]` on, 1 before the first; both of shape (points,)."""
+    """P(length > x), a step function: `chances[i]` from `lengths[i]` on, 1 before the first; both (points,)."""
 
     lengths: Integers
     chances: Floats

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
 from reasoningpool.api.text import printable
+from reasoningpool.objects import timestamp
 from reasoningpool.planning.previous import PreviousStatus
 
 # Conditions of which False keeps the pool from being Ready, in the order in which they explain it.
@@ -88,8 +89,3 @@ def render(
         }
         for condition in conditions
     ]
-
-
-def timestamp(now: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

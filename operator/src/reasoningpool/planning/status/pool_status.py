@@ -12,14 +12,15 @@ from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
-from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.outcome import PoolOutcome, TierOutcome
 from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
+from reasoningpool.planning.status.features import feature_conditions
+from reasoningpool.planning.status.sizing_verified import sizing_verified
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.verification.sizing import sizing_verified
+from reasoningpool.planning.unused_fields import unused_pool_fields
 from reasoningpool.sizing import SizingPlan
 
 _MOST_TEXT: Final = 1000
@@ -29,18 +30,18 @@ def pool_status(
     pool: ReasoningPool,
     snapshot: Snapshot,
     *,
-    outcomes: tuple[TierOutcome, ...],
+    outcome: PoolOutcome,
     states: dict[str, TierState],
     warnings: tuple[Finding, ...],
     now: datetime,
 ) -> Manifest:
     """The status of a pool that makes sense: its conditions, its tiers, and the printer columns' fields."""
-    before = PreviousStatus.of(snapshot.pool)
+    before, outcomes = PreviousStatus.of(snapshot.pool), outcome.tiers
     found = (
-        _accepted((*warnings, *pool_feature_warnings(pool.spec))),
+        _accepted((*warnings, *unused_pool_fields(pool.spec))),
         _sized(states),
-        _workloads_ready(states),
-        sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),
+        _workloads_ready(states, outcome.shared.refused),
+        sizing_verified(tier.verdict for tier in outcomes if tier.verdict),
         *feature_conditions(pool.spec),
     )
     ready = cond.fold(found)
@@ -54,12 +55,12 @@ def pool_status(
         "tiers": [
             tier_status(
                 pool,
-                outcome,
-                states[outcome.tier.name],
-                before.tiers.get(outcome.tier.name),
-                tuple(warning for warning in warnings if warning.tier == outcome.tier.name),
+                tier,
+                states[tier.tier.name],
+                before.tiers.get(tier.tier.name),
+                tuple(warning for warning in warnings if warning.tier == tier.tier.name),
             )
-            for outcome in outcomes
+            for tier in outcomes
         ],
     } | _summary(outcomes, ready.reason)
 
@@ -76,9 +77,11 @@ def _sized(states: dict[str, TierState]) -> Condition:
     return cond.true(ConditionType.SIZED, Reason.SIZED, "every tier's budgets fit its accelerators")
 
 
-def _workloads_ready(states: dict[str, TierState]) -> Condition:
+def _workloads_ready(states: dict[str, TierState], refused: str) -> Condition:
     good = {Reason.ALL_READY, Reason.SCALED_TO_ZERO}
     bad = [state for state in states.values() if state.reason not in good]
+    if refused:
+        bad.insert(0, TierState(Reason.APPLY_FAILED, refused))
     if not bad:
         return cond.true(
             ConditionType.WORKLOADS_READY, Reason.ALL_READY, "; ".join(state.message for state in states.values())
