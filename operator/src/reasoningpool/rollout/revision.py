@@ -130,7 +130,7 @@ def run_revision(tier: EffectiveTier, plan: SizingPlan) -> str:
     run["accelerator"].pop("facts")
     run["model"].pop("thinking_budget_enforceable")
     # Only its image reaches the pod's template: the rest is in a ConfigMap that running pods read anew.
-    run.pop("runtime")
+    run.pop("runtime", None)
     if tier.runtime is not None:
         run["runtime"] = tier.runtime.image
     if tier.model.cache is not None and tier.model.cache.claim_template is not None:
