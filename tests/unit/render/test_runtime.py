@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -101,7 +102,14 @@ def test_a_search_path_of_the_user_s_stays_behind_ours() -> None:
 def test_without_the_runtime_nothing_of_it_is_rendered() -> None:
     manifests = rendered(runtime=None)
     assert "ConfigMap" not in manifests
-    assert "untime" not in json.dumps(manifests["StatefulSet"]).replace("runtimeClassName", "")
+    assert not {"reasoningpool-runtime", "reasoningpool_runtime", "/opt/reasoningpool"} & set(
+        _texts(manifests["StatefulSet"])
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text in a manifest, arguments cut at their value's first dot."""
+    return re.split(r"[\s\"=.,{}\[\]]+", json.dumps(value))
 
 
 def test_only_another_image_of_the_runtime_is_another_revision() -> None:

@@ -7,7 +7,8 @@ from typing import Final
 from reasoningpool.api.findings import Findings
 from reasoningpool.api.spec_runtime import OverBudget, RuntimeSpec
 from reasoningpool.api.spec_tier import EffortSpec, TierSpec
-from reasoningpool.resolution.types import EffectiveRuntime, EngineVersion
+from reasoningpool.resolution.types import EffectiveRuntime
+from reasoningpool.sizing.types import EngineVersion
 
 # vLLM versions whose server the runtime was run in, or written against: (major, minor).
 TESTED_VERSIONS: Final = ((0, 32), (0, 33))
