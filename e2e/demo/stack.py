@@ -35,7 +35,7 @@ def provide_engine(cluster: Cluster, progress: Callable[[str], None]) -> None:
 
 
 def provide_runtime(cluster: Cluster) -> None:
-    """The request runtime's image on the node: the package and a shell that copies it, as `runtime-image/Dockerfile`."""
+    """The request runtime's image on the node: the package, and a shell that copies it."""
     source = ROOT / "runtime-image" / "src"
     files = {f"runtime/{path.relative_to(source)}": path for path in source.rglob("*.py")}
     cluster.import_scratch_image(

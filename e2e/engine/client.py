@@ -14,7 +14,10 @@ _TIMEOUT_S = 120.0
 
 @dataclass
 class Reply:
-    """What came, in order. `deltas` are the non-empty pieces as (`reasoning` or `content`, text); names of headers are in lower case."""
+    """What came, in order. `deltas` are the non-empty pieces as (`reasoning` or `content`, text).
+
+    Names of headers are in lower case; `first_answer_s` is the time from the request to the answer's first text.
+    """
 
     deltas: list[tuple[str, str]] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
