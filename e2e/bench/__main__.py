@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bench import (
+    admission,
     cluster_start,
     concurrency,
     plan_log_speed,
@@ -28,6 +29,7 @@ def _accuracy() -> None:
 
 
 BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
+    "admission": admission.main,
     "cluster-start": cluster_start.main,
     "concurrency": concurrency.main,
     "plan-log-speed": plan_log_speed.main,

@@ -11,19 +11,12 @@ from typing import Final, Protocol
 
 from bench.admission_engine import Engine, Job
 from bench.admission_loads import Load
-<<<<<<< HEAD
-=======
-from reasoningpool_runtime.admission.controller import LOOK_SECONDS
->>>>>>> w/admission
 from reasoningpool_runtime.admission.ledger import Ledger, Share
 from reasoningpool_runtime.admission.policy import ForecastPolicy
 from reasoningpool_runtime.admission.queue import Waiting, WaitingQueue
 from reasoningpool_runtime.admission.types import AdmissionConfig, AdmissionRequest, Capacity, Outcome
 
-<<<<<<< HEAD
-LOOK_SECONDS: Final = 0.05
-=======
->>>>>>> w/admission
+LOOK_SECONDS: Final = 0.25  # between two looks at the queue without an arrival or an end
 _ENDLESS: Final = 10**9
 
 
@@ -32,6 +25,7 @@ class Gate(Protocol):
 
     def offer(self, job: Job, now: float) -> None: ...
     def poll(self, now: float) -> list[Job]: ...
+    def preempted(self, count: int) -> None: ...
     def grown(self, job: Job, tokens: int) -> None: ...
     def ended(self, job: Job, now: float) -> None: ...
 
@@ -49,6 +43,9 @@ class NoGate:
         ready = list(self._waiting)
         self._waiting.clear()
         return ready
+
+    def preempted(self, count: int) -> None:
+        pass
 
     def grown(self, job: Job, tokens: int) -> None:
         pass
@@ -106,6 +103,9 @@ class ForecastGate:
             ready.append(head.handle)
         return ready
 
+    def preempted(self, count: int) -> None:
+        self.policy.observe_preemptions(count)
+
     def grown(self, job: Job, tokens: int) -> None:
         self.policy.grow(self._shares[id(job)], 0, tokens)
 
@@ -128,6 +128,7 @@ class Seen:
     requests_per_second: float
     first_token_p50_s: float
     first_token_p99_s: float
+    mean_running: float
 
     @property
     def preempted_share(self) -> float:
@@ -143,7 +144,7 @@ def simulate(
     chance = random.Random(seed)
     arrivals = _arrivals(jobs, rate, chance) if rate else None
     upcoming = next(arrivals, None) if arrivals else None
-    started_at, tokens_before = 0.0, 0
+    started_at, tokens_before, steps_before = 0.0, 0, 0
 
     def arrive(job: Job | None, at: float) -> None:
         if job is not None:
@@ -155,13 +156,15 @@ def simulate(
         generated += tokens
         gate.grown(job, tokens)
 
-    exhausted = False
+    exhausted, preemptions = False, 0
     for _ in range(clients):
         arrive(next(jobs, None), 0.0)
     while True:
         while upcoming is not None and upcoming[0] <= engine.now:
             arrive(upcoming[1], upcoming[0])
             upcoming = next(arrivals, None)
+        gate.preempted(engine.preemptions - preemptions)
+        preemptions = engine.preemptions
         for job in gate.poll(engine.now):
             engine.submit(job)
         until = engine.now + LOOK_SECONDS
@@ -171,7 +174,7 @@ def simulate(
             gate.ended(job, engine.now)
             done.append(job)
             if len(done) == warm_up:
-                started_at, tokens_before = engine.now, generated
+                started_at, tokens_before, steps_before = engine.now, generated, engine.steps
             if clients:
                 follower = next(jobs, None)
                 exhausted = exhausted or follower is None
@@ -190,6 +193,7 @@ def simulate(
         requests_per_second=len(measured) / seconds,
         first_token_p50_s=waits[len(waits) // 2],
         first_token_p99_s=waits[int(0.99 * (len(waits) - 1))],
+        mean_running=(generated - tokens_before) / (engine.steps - steps_before),
     )
 
 

@@ -179,17 +179,18 @@ class Exchange:
     _response: Response | None = None
 
     def _finish(self, outcome: str) -> None:
-        usage = None
         try:
+            usage = None
             if self._response is not None and outcome == COMPLETED:
                 usage = self._response.close(self._config.tier, self._scopes)
             effort = self._plan.budget.effort.name if self._plan else ""
             self._runtime.metrics.requests.labels(self._api.value, self._config.tier, effort, outcome).inc()
-        except Exception:  # noqa: BLE001 - the response has been sent
-            self._runtime.fault("finish")
-        finally:
             if self._ticket is not None:
                 self._ticket.finish(_OUTCOMES[outcome], usage.output if usage else None)
+        except Exception:  # noqa: BLE001 - the response has been sent
+            self._runtime.fault("finish")
+            if self._ticket is not None:
+                self._ticket.finish(Outcome.FAILED)  # does nothing where it is finished
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:

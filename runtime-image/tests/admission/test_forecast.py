@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reasoningpool_runtime.admission.forecast import peaks
+from reasoningpool_runtime.admission.forecast import Forecast
 
 SEQUENCES = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 300)), min_size=1, max_size=12)
 
 
+def of(sequences: list[tuple[int, int]], block: int = 16) -> Forecast:
+    held, remaining = np.array(sequences, dtype=float).reshape(-1, 2).T
+    return Forecast.of(held, remaining[:, None], np.zeros((len(held), 1)), block)
+
+
 def forecast(sequences: list[tuple[int, int]], block: int = 16) -> float:
-    held, remaining = (np.array(values, dtype=float) for values in zip(*sequences, strict=True))
-    return float(peaks(held, remaining[:, None], np.zeros((len(held), 1)), block)[0])
+    return float(of(sequences, block).peaks()[0])
 
 
 def counted(sequences: list[tuple[int, int]], block: int) -> int:
@@ -61,5 +65,15 @@ def test_sequences_that_end_one_after_the_other_do_not_add_up() -> None:
 
 def test_shared_blocks_are_freed_with_their_sequence() -> None:
     held, remaining = np.array([0.0, 0.0]), np.array([[10.0], [100.0]])
-    assert peaks(held, remaining, np.array([[50.0], [0.0]]), 1)[0] == 100.0
-    assert peaks(held, remaining, np.array([[0.0], [50.0]]), 1)[0] == 150.0
+    assert Forecast.of(held, remaining, np.array([[50.0], [0.0]]), 1).peaks()[0] == 100.0
+    assert Forecast.of(held, remaining, np.array([[0.0], [50.0]]), 1).peaks()[0] == 150.0
+
+
+@settings(deadline=None)
+@given(st.one_of(st.just([]), SEQUENCES), st.tuples(st.integers(0, 400), st.integers(1, 300)))
+def test_one_more_sequence_is_the_same_as_all_of_them(
+    sequences: list[tuple[int, int]], other: tuple[int, int]
+) -> None:
+    held, remaining = other
+    found = of(sequences).peaks_with(held, np.array([float(remaining)]), 0.0)[0]
+    assert found == pytest.approx(forecast([*sequences, other]))

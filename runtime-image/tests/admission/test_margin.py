@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reasoningpool_runtime.admission.margin import HIGHEST, LOWEST, STEP, Margin
+from reasoningpool_runtime.admission.margin import HIGHEST, LEARNING, LOWEST, START, STEP, Margin
 
 
 @settings(deadline=None)
@@ -21,7 +21,7 @@ def test_preempted_share_is_bounded_in_the_long_run(seed: int, needed: float, ta
             preemptions += 1
             margin.preempted()
         margin.finished()
-    assert preemptions / finishes <= target + (HIGHEST - LOWEST) / (STEP * finishes)
+    assert preemptions / finishes <= target + ((HIGHEST - LOWEST) / STEP + LEARNING) / finishes
 
 
 def test_without_preemptions_the_margin_falls_to_its_least() -> None:
@@ -32,5 +32,12 @@ def test_without_preemptions_the_margin_falls_to_its_least() -> None:
 
 def test_the_margin_has_a_most() -> None:
     margin = Margin(0.01)
+    margin.finished(LEARNING)
     margin.preempted(1000)
     assert margin.deviations == HIGHEST
+
+
+def test_preemptions_before_anything_is_learnt_leave_the_margin() -> None:
+    margin = Margin(0.01)
+    margin.preempted(10)
+    assert margin.deviations == START

@@ -66,7 +66,7 @@ def test_larger_requests_fit_less_often(smaller: dict[str, int], larger: dict[st
 def test_outputs_of_one_request_share_its_prompt_in_the_forecast() -> None:
     policy = ForecastPolicy(POOL, AdmissionConfig())
     policy.start(policy.share(request(prompt_tokens=640, outputs=4, max_output_tokens=16)), 0.0)
-    assert policy.forecast().mean() == pytest.approx(40 + 4 * (1 + 15 / 32))
+    assert policy.peaks().mean() == pytest.approx(40 + 4 * (1 + 15 / 32))
 
 
 def test_a_named_prefix_is_shared_in_the_forecast() -> None:
@@ -74,7 +74,7 @@ def test_a_named_prefix_is_shared_in_the_forecast() -> None:
     for _ in range(4):
         one = request(prompt_tokens=640, prefix="system", prefix_tokens=640, max_output_tokens=16)
         policy.start(policy.share(one), 0.0)
-    assert policy.forecast().mean() == pytest.approx(40 + 4 * (1 + 15 / 32))
+    assert policy.peaks().mean() == pytest.approx(40 + 4 * (1 + 15 / 32))
 
 
 def test_a_prompt_waits_for_blocks_that_are_free_now() -> None:
@@ -89,7 +89,7 @@ def test_an_idle_engine_takes_a_request_that_may_outgrow_the_pool() -> None:
 
 
 def test_an_idle_engine_has_no_peak() -> None:
-    assert not ForecastPolicy(POOL, AdmissionConfig()).forecast().any()
+    assert not ForecastPolicy(POOL, AdmissionConfig()).peaks().any()
 
 
 def test_sequences_and_requests_are_limited() -> None:
@@ -104,11 +104,11 @@ def test_an_output_beyond_all_finishes_is_expected_to_go_on() -> None:
     share = policy.share(request())
     policy.start(share, 0.0)
     policy.grow(share, 0, 300)
-    assert policy.forecast().mean() * 16 > 64 + 900
+    assert policy.peaks().mean() * 16 > 64 + 900
 
 
 def test_overflows_raise_the_margin_once_each() -> None:
-    policy = ForecastPolicy(POOL, AdmissionConfig())
+    policy = taught(ForecastPolicy(POOL, AdmissionConfig()), [100] * 200, request())
     shares = [policy.share(request(prompt_tokens=480, max_output_tokens=2000)) for _ in range(8)]
     for share in shares:
         policy.start(share, 0.0)

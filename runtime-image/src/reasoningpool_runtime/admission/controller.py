@@ -123,7 +123,8 @@ class AdmissionController:
                 waiting.handle.set_exception(self._rejection(Reason.WAIT_TIMEOUT))
         while (head := self._queue.head(now)) is not None and self._may_start(head.share, now):
             self._queue.remove(head)
-            head.handle.set_result(self._start(head, now))
+            if not head.handle.done():  # its caller may be cancelled and not have left the queue yet
+                head.handle.set_result(self._start(head, now))
         self._schedule()
 
     async def drain(self, timeout_seconds: float | None = None) -> bool:
@@ -150,7 +151,7 @@ class AdmissionController:
             waiting_tokens=self._queue.tokens,
             resident_tokens=ledger.resident_blocks * block,
             committed_tokens=ledger.committed_blocks * block,
-            forecast_tokens=round(float(self._policy.forecast().mean()) * block),
+            forecast_tokens=round(float(self._policy.peaks().mean()) * block),
             capacity_tokens=self._policy.capacity.tokens,
             margin_deviations=self._policy.margin.deviations,
             tokens_per_second=self._pace.tokens_per_second,

@@ -24,7 +24,8 @@ class Table:
     """All but what grows with every token. `ranks` of shape (outputs, scenarios), the other arrays (outputs,)."""
 
     outputs: list[tuple[Share, int]]
-    own_tokens: Floats  # of the prompt, not shared
+    own_tokens: Floats  # of the prompt, in blocks that are not shared
+    own_blocks: Floats  # whole blocks beside those
     caps: Integers
     ranks: Floats
     efforts: dict[str, Integers]  # rows of each
@@ -36,18 +37,22 @@ class Table:
         outputs = [(share, i) for share in shares for i, made in enumerate(share.generated) if made is not None]
         efforts: dict[str, list[int]] = defaultdict(list)
         shared: dict[object, tuple[int, list[int]]] = {}
-        own = np.empty(len(outputs))
+        own_tokens, own_blocks = np.empty(len(outputs)), np.full(len(outputs), float(capacity.blocks_per_sequence))
         for row, (share, _) in enumerate(outputs):
-            efforts[share.request.effort].append(row)
-            blocks = layout(share.request, capacity.block_tokens)
-            own[row] = blocks.own_tokens
-            if blocks.shared:
-                shared.setdefault(id(share), (blocks.shared, []))[1].append(row)
-            if blocks.prefix:
-                shared.setdefault(blocks.prefix, (blocks.prefix[1], []))[1].append(row)
+            request = share.request
+            efforts[request.effort].append(row)
+            blocks, own_tokens[row] = divmod(request.prompt_tokens, capacity.block_tokens)
+            if request.outputs == 1 and request.prefix is None:
+                own_blocks[row] += blocks
+                continue
+            lies = layout(request, capacity.block_tokens)
+            shared.setdefault(id(share), (lies.shared, []))[1].append(row)
+            if lies.prefix:
+                shared.setdefault(lies.prefix, (lies.prefix[1], []))[1].append(row)
         return cls(
             outputs,
-            own,
+            own_tokens,
+            own_blocks,
             np.array([share.request.max_output_tokens for share, _ in outputs], dtype=np.int64),
             np.array([share.ranks[i] for share, i in outputs]),
             {effort: np.array(rows) for effort, rows in efforts.items()},
@@ -68,6 +73,7 @@ class Table:
         return Table(
             self.outputs + other.outputs,
             np.concatenate([self.own_tokens, other.own_tokens]),
+            np.concatenate([self.own_blocks, other.own_blocks]),
             np.concatenate([self.caps, other.caps]),
             np.concatenate([self.ranks, other.ranks]),
             efforts,
@@ -78,11 +84,10 @@ class Table:
         """Tokens each output has come to."""
         return np.array([share.generated[i] for share, i in self.outputs], dtype=np.int64)
 
-    def add_shared(self, fixed: Floats, remaining: Floats) -> None:
-        """Give shared blocks to the row that ends last, scenario by scenario."""
-        scenarios = np.arange(fixed.shape[1])
+    def fixed(self, remaining: Floats) -> Floats:
+        """Whole blocks per row and scenario; what several rows share is given to the one that ends last."""
+        fixed = np.repeat(self.own_blocks[:, None], remaining.shape[1], axis=1)
+        scenarios = np.arange(remaining.shape[1])
         for blocks, rows in self.shared.values():
-            if len(rows) == 1:
-                fixed[rows[0]] += blocks
-            else:
-                fixed[np.array(rows)[remaining[rows].argmax(axis=0)], scenarios] += blocks
+            fixed[np.array(rows)[remaining[rows].argmax(axis=0)], scenarios] += blocks
+        return fixed
