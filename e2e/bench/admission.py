@@ -122,7 +122,7 @@ def _run_load(pool_tokens: int, cost: str, load: Load, seed: int) -> None:
             load.jobs(seed, REQUESTS), gate, engine,
             warm_up=WARM_UP, clients=0 if rate else clients, rate=rate, seed=seed,
         )  # fmt: skip
-        _keep(pool_tokens, cost, load.name, policy, number, seed, seen)
+        _keep(pool=pool_tokens, cost=cost, load=load.name, policy=policy, number=number, seed=seed, seen=seen)
 
 
 def _rows(pool: int, cost: str, load: str, seed: int, policy: str | None = None) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def _best_rate(pool: int, cost: str, load: Load, seed: int) -> float:
     return max((row["requests_per_second"] for row in fixed), default=0.0)
 
 
-def _keep(pool: int, cost: str, load: str, policy: str, number: int, seed: int, seen: Seen) -> None:
+def _keep(*, pool: int, cost: str, load: str, policy: str, number: int, seed: int, seen: Seen) -> None:
     row = {"part": "simulated", "pool": pool, "recompute": cost, "load": load, "policy": policy, "derived": number}
     row |= {"seed": seed} | {key: round(value, 4) for key, value in asdict(seen).items()}
     keep(row)

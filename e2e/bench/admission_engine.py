@@ -32,11 +32,7 @@ class StepTime:
 
 
 # The tiny model on two CPU cores, from the windows of the concurrency benchmark: computing a request again is cheap.
-<<<<<<< HEAD
-CHEAP: Final = StepTime(2.5, 0.17, 0.0, 0.04)
-=======
 CHEAP: Final = StepTime(6.2, 0.0, 0.0, 0.043)
->>>>>>> w/admission
 # The proportions of a dense 32B model in FP8 on an H100, at the length of these requests: 10 ms for the weights, 12 ms
 # for the keys and values of a full pool, and computing half a request again costs about as much engine time as half
 # of its decoding.
@@ -54,10 +50,7 @@ class Job:
     arrived: float = 0.0
     made: int = 0
     todo: int = 0  # tokens still to prefill
-<<<<<<< HEAD
-=======
     held: int = 0  # tokens with a place in the pool
->>>>>>> w/admission
     first_token_at: float = -1.0
     preemptions: int = 0
 
@@ -71,11 +64,7 @@ class Engine:
         self.blocks, self.block, self.limit = blocks, block, limit
         self._step_time, self._batched = step_time, batched
         self.now = 0.0
-<<<<<<< HEAD
-        self.preemptions = self.recomputed = 0
-=======
         self.preemptions = self.recomputed = self.steps = self.prefilled = 0
->>>>>>> w/admission
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
 
@@ -86,19 +75,10 @@ class Engine:
     def idle(self) -> bool:
         return not self.running and not self.waiting
 
-<<<<<<< HEAD
-    def _held(self, job: Job, ahead: int = 0) -> int:
-        return -(-(job.prompt + job.made + ahead) // self.block)
-
-    def used(self, ahead: int = 0) -> int:
-        block = self.block
-        return sum(-(-(job.prompt + job.made + ahead) // block) for job in self.running)
-=======
     def used(self, steps: int = 0) -> int:
         """Blocks in use, after so many steps more: those that decode take a token per step."""
         block = self.block
         return sum(-(-(job.held + (0 if job.todo else steps)) // block) for job in self.running)
->>>>>>> w/admission
 
     def advance(self, until: float, grown: Callable[[Job, int], None]) -> list[Job]:
         """Take steps until one request or more have ended or the time is `until`; those that ended.
@@ -120,14 +100,8 @@ class Engine:
         while len(self.running) > 1 and self.used(1) > self.blocks:
             last = self.running.pop()
             last.preemptions += 1
-<<<<<<< HEAD
-            last.todo = 0
-            self.preemptions += 1
-            self.recomputed += last.prompt + last.made
-=======
             self.preemptions += 1
             self.recomputed += last.held
->>>>>>> w/admission
             self.waiting.appendleft(last)
             victims += 1
         return victims
@@ -137,20 +111,12 @@ class Engine:
         used = self.used(1)
         while self.waiting and len(self.running) < self.limit and budget > 0:
             head = self.waiting[0]
-<<<<<<< HEAD
-            needed = self._held(head, 1)
-=======
             needed = -(-(head.prompt + head.made) // self.block)
->>>>>>> w/admission
             if used + needed > self.blocks and self.running:
                 return
             used += needed
             self.waiting.popleft()
-<<<<<<< HEAD
-            head.todo = head.prompt + head.made
-=======
             head.todo = head.held = head.prompt + head.made
->>>>>>> w/admission
             budget -= head.todo
             self.running.append(head)
 
@@ -168,12 +134,9 @@ class Engine:
         if steps > 1 and self.used(steps) > self.blocks:
             steps = self._steps_that_fit(steps)
         self.now += steps * seconds
-<<<<<<< HEAD
-=======
         self.steps += steps
         for job in running:
             job.held += steps
->>>>>>> w/admission
         return self._grow(running, steps, grown)
 
     def _steps_that_fit(self, most: int) -> int:
@@ -189,11 +152,8 @@ class Engine:
     def _prefill_step(self, grown: Callable[[Job, int], None]) -> list[Job]:
         decoding = [job for job in self.running if not job.todo]
         budget = left = self._batched - len(decoding)
-<<<<<<< HEAD
-=======
         for job in decoding:
             job.held += 1
->>>>>>> w/admission
         for job in self.running:
             if job.todo and left > 0:
                 chunk = min(left, job.todo)
@@ -202,11 +162,8 @@ class Engine:
                 if not job.todo:
                     decoding.append(job)
         self.now += self._step_time.seconds(len(self.running), self.used() / self.blocks, budget - left)
-<<<<<<< HEAD
-=======
         self.steps += 1
         self.prefilled += budget - left
->>>>>>> w/admission
         return self._grow(decoding, 1, grown)
 
     def _grow(self, jobs: list[Job], steps: int, grown: Callable[[Job, int], None]) -> list[Job]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Protocol
 
 from bench.admission_engine import Engine, Job
@@ -138,63 +138,76 @@ class Seen:
 def simulate(
     jobs: Iterator[Job], gate: Gate, engine: Engine, *, warm_up: int, clients: int = 0, rate: float = 0.0, seed: int = 0
 ) -> Seen:
-    """Serve all jobs: `clients` with one request each at a time, or arrivals at random at `rate` per second."""
-    done: list[Job] = []
-    generated = 0
-    chance = random.Random(seed)
-    arrivals = _arrivals(jobs, rate, chance) if rate else None
-    upcoming = next(arrivals, None) if arrivals else None
-    started_at, tokens_before, steps_before = 0.0, 0, 0
+    """Serve all jobs: `clients` with one request each at a time, or arrivals at random at `rate` per second.
 
-    def arrive(job: Job | None, at: float) -> None:
-        if job is not None:
-            job.arrived = at
-            gate.offer(job, at)
+    What runs out at the end is not measured: fewer and fewer would run.
+    """
+    if rate:
+        return _Simulation(gate, engine, warm_up).open_loop(_arrivals(jobs, rate, random.Random(seed)))
+    return _Simulation(gate, engine, warm_up).closed_loop(jobs, clients)
 
-    def grown(job: Job, tokens: int) -> None:
-        nonlocal generated
-        generated += tokens
-        gate.grown(job, tokens)
 
-    exhausted, preemptions = False, 0
-    for _ in range(clients):
-        arrive(next(jobs, None), 0.0)
-    while True:
-        while upcoming is not None and upcoming[0] <= engine.now:
-            arrive(upcoming[1], upcoming[0])
-            upcoming = next(arrivals, None)
-        gate.preempted(engine.preemptions - preemptions)
-        preemptions = engine.preemptions
-        for job in gate.poll(engine.now):
-            engine.submit(job)
-        until = engine.now + LOOK_SECONDS
-        if upcoming is not None:
-            until = min(until, upcoming[0])
-        for job in engine.advance(until, grown):
-            gate.ended(job, engine.now)
-            done.append(job)
-            if len(done) == warm_up:
-                started_at, tokens_before, steps_before = engine.now, generated, engine.steps
-            if clients:
+class _Simulation:
+    def __init__(self, gate: Gate, engine: Engine, warm_up: int) -> None:
+        self._gate, self._engine, self._warm_up = gate, engine, warm_up
+        self._done: list[Job] = []
+        self._generated = self._preemptions = 0
+        self._warm = (0.0, 0, 0)  # seconds, tokens and steps at the end of the warm-up
+
+    def closed_loop(self, jobs: Iterator[Job], clients: int) -> Seen:
+        for job in islice(jobs, clients):
+            self._arrive(job, 0.0)
+        while True:
+            for _ in self._advance(self._engine.now + LOOK_SECONDS):
                 follower = next(jobs, None)
-                exhausted = exhausted or follower is None
-                arrive(follower, engine.now)
-        # What runs out at the end is not measured: fewer and fewer would run.
-        if exhausted or (not clients and upcoming is None):
-            break
-    measured = done[warm_up:]
-    seconds = engine.now - started_at
-    waits = sorted(job.first_token_at - job.arrived for job in measured)
-    return Seen(
-        requests=len(measured),
-        preempted=sum(job.preemptions > 0 for job in measured),
-        preemptions=sum(job.preemptions for job in measured),
-        tokens_per_second=(generated - tokens_before) / seconds,
-        requests_per_second=len(measured) / seconds,
-        first_token_p50_s=waits[len(waits) // 2],
-        first_token_p99_s=waits[int(0.99 * (len(waits) - 1))],
-        mean_running=(generated - tokens_before) / (engine.steps - steps_before),
-    )
+                if follower is None:
+                    return self._seen()
+                self._arrive(follower, self._engine.now)
+
+    def open_loop(self, arrivals: Iterator[tuple[float, Job]]) -> Seen:
+        for at, job in arrivals:
+            while self._engine.now < at:
+                self._advance(min(at, self._engine.now + LOOK_SECONDS))
+            self._arrive(job, at)
+        return self._seen()
+
+    def _arrive(self, job: Job, at: float) -> None:
+        job.arrived = at
+        self._gate.offer(job, at)
+
+    def _advance(self, until: float) -> list[Job]:
+        """Up to the next ends."""
+        engine = self._engine
+        self._gate.preempted(engine.preemptions - self._preemptions)
+        self._preemptions = engine.preemptions
+        for job in self._gate.poll(engine.now):
+            engine.submit(job)
+        ended = engine.advance(until, self._grown)
+        for job in ended:
+            self._gate.ended(job, engine.now)
+            self._done.append(job)
+            if len(self._done) == self._warm_up:
+                self._warm = (engine.now, self._generated, engine.steps)
+        return ended
+
+    def _grown(self, job: Job, tokens: int) -> None:
+        self._generated += tokens
+        self._gate.grown(job, tokens)
+
+    def _seen(self) -> Seen:
+        measured = self._done[self._warm_up :]
+        seconds, tokens, steps = self._warm
+        waits = sorted(job.first_token_at - job.arrived for job in measured)
+        return Seen(
+            requests=len(measured),
+            preempted=sum(job.preemptions > 0 for job in measured),
+            preemptions=sum(job.preemptions for job in measured),
+            tokens_per_second=(self._generated - tokens) / (self._engine.now - seconds),
+            requests_per_second=len(measured) / (self._engine.now - seconds),
+            first_token_p50_s=waits[len(waits) // 2],
+            first_token_p99_s=waits[int(0.99 * (len(waits) - 1))],
+            mean_running=(self._generated - tokens) / (self._engine.steps - steps),
+        )
 
 
 def _arrivals(jobs: Iterator[Job], rate: float, chance: random.Random) -> Iterator[tuple[float, Job]]:

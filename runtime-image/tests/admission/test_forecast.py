@@ -71,9 +71,7 @@ def test_shared_blocks_are_freed_with_their_sequence() -> None:
 
 @settings(deadline=None)
 @given(st.one_of(st.just([]), SEQUENCES), st.tuples(st.integers(0, 400), st.integers(1, 300)))
-def test_one_more_sequence_is_the_same_as_all_of_them(
-    sequences: list[tuple[int, int]], other: tuple[int, int]
-) -> None:
+def test_one_more_sequence_is_the_same_as_all_of_them(sequences: list[tuple[int, int]], other: tuple[int, int]) -> None:
     held, remaining = other
     found = of(sequences).peaks_with(held, np.array([float(remaining)]), 0.0)[0]
     assert found == pytest.approx(forecast([*sequences, other]))

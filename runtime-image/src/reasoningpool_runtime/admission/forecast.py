@@ -1,8 +1,9 @@
 """The peak of resident KV blocks over the future of the running requests.
 
-After "Past-Future Scheduler for LLM Serving under SLA Guarantees" (Gong et al., ASPLOS 2025, arXiv:2507.10150): every sequence takes a token per step until its predicted end, when all it holds is free; so what they hold together
-rises between ends, and the peak is at one of them. With the sequences sorted by what they still need, longest first,
-the i-th end finds the first i of them resident, each grown by as much as the i-th still needed.
+After "Past-Future Scheduler for LLM Serving under SLA Guarantees" (Gong et al., ASPLOS 2025, arXiv:2507.10150): every
+sequence takes a token per step until its predicted end, when all it holds is free; so what they hold together rises
+between ends, and the peak is at one of them. With the sequences sorted by what they still need, longest first, the i-th
+end finds the first i of them resident, each grown by as much as the i-th still needed.
 
 Lengths are uncertain, so the peak is taken in several scenarios, each a draw of all lengths. The paper takes the
 largest peak of up to five draws; here the mean and the deviation of the peaks over fixed, stratified draws decide: a

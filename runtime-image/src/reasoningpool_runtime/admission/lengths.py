@@ -9,7 +9,6 @@ much as a few finishes.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ PRIOR_WEIGHT: Final = 2.0  # of the stated lengths or the cap together, in finis
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """P(length > x), a step function: `chances[i]` from `lengths[i]` on, 1 before the first; both of shape (points,)."""
+    """P(length > x), a step function: `chances[i]` from `lengths[i]` on, 1 before the first; both (points,)."""
 
     lengths: Integers
     chances: Floats
