@@ -14,7 +14,7 @@ import pytest
 from reasoningpool_runtime.contract import Admission, Effort
 
 if TYPE_CHECKING:
-    from conftest import Stack
+    from stack import Stack
 
 DEADLINE_S = 60.0
 BLOCK_TOKENS = 16

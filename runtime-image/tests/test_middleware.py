@@ -13,7 +13,7 @@ from reasoningpool_runtime import contract
 from reasoningpool_runtime.contract import InternalError, OverBudget, Tenants, TenantSource, Thinking
 
 if TYPE_CHECKING:
-    from conftest import Stack
+    from stack import Stack
 
 Sample = Callable[..., float]
 DEADLINE_S = 10.0
