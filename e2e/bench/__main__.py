@@ -15,6 +15,7 @@ from bench import (
     preemption_calibration,
     preemption_link,
     sizing_accuracy,
+    startup,
     thousand_pools,
 )
 
@@ -37,6 +38,7 @@ BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
     "preemption-calibration": preemption_calibration.main,
     "preemption-link": preemption_link.main,
     "sizing-accuracy": _accuracy,
+    "startup": startup.main,
     "thousand-pools": thousand_pools.main,
 }
 

@@ -45,6 +45,7 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Pod": "/api/v1/namespaces/{}/pods",
     "Event": "/api/v1/namespaces/{}/events",
+    "Widget": "/apis/test.reasoningpool.io/v1/namespaces/{}/widgets",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
 }
 # The operator's kinds, and some that only tests use.
@@ -385,9 +386,17 @@ class Faults:
 class OperatorProcess:
     """`reasoningpool run` on one namespace, with its Lease in the same one."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str, **env: str) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        log: Path,
+        *flags: str,
+        program: tuple[str, ...] = ("-m", "reasoningpool.cli"),
+        **env: str,
+    ) -> None:
         self.log = log
-        command = [sys.executable, "-m", "reasoningpool.cli", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, *program, "run", "--kubeconfig", str(kubeconfig)]
         command += ["--namespace", namespace, "--lease-namespace", namespace, "--health-port", "0", *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("REASONINGPOOL_")}
         with log.open("a") as output:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reasoningpool.api.resource import SpecError, parse_pool
-from reasoningpool.planning import PlanningSettings, plan
+from reasoningpool.planning.plan import PlanningSettings, plan
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings
 from support.pools import full

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.plan import PlanningSettings, plan
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings
 from support.pools import pool, tier
 from support.specs import JSON_TEXTS, NESTED, config_texts, pools

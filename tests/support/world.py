@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from reasoningpool.planning import PlanningSettings, plan
 from reasoningpool.planning.actions import Apply, Plan, Scale
 from reasoningpool.planning.observations import (
     ContainerLog,
@@ -18,6 +17,7 @@ from reasoningpool.planning.observations import (
     PodCreationFailure,
     PodCreationFailuresRequest,
 )
+from reasoningpool.planning.plan import PlanningSettings, plan
 from reasoningpool.planning.snapshot import ApplyFailure, Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

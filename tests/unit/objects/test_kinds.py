@@ -13,7 +13,7 @@ WIDGET = Kind(
 
 
 def test_children_are_applied_accounts_and_engines_first():
-    children = sorted((kind for kind in KINDS if kind.owned), key=lambda kind: kind.rank or 0)
+    children = sorted((kind for kind in KINDS if kind.owned and not kind.optional), key=lambda kind: kind.rank or 0)
     assert [kind.kind for kind in children] == ["ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget"]
     assert [kind.kind for kind in children if kind.urgent] == ["ServiceAccount", "StatefulSet"]
 
@@ -35,9 +35,9 @@ def test_what_is_watched_may_be_listed_and_what_is_owned_may_be_written():
         assert verbs >= ({"create", "patch", "delete"} if kind.owned else set()), kind
 
 
-def test_every_cluster_has_the_kinds_of_the_table():
-    assert KINDS.optional == ()
-    assert KINDS.with_kinds(WIDGET).optional == (WIDGET,)
+def test_nothing_that_a_cluster_may_lack_is_needed_by_an_engine():
+    assert KINDS.with_kinds(WIDGET).optional == (*KINDS.optional, WIDGET)
+    assert not any(kind.urgent or kind.shared for kind in KINDS.optional)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning import plan_failure
 from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.plan import plan_failure
 from reasoningpool.planning.snapshot import ApplyFailure
 from support.pools import changed, chat_tier, full, pool, tier
 from support.world import NOW, World, condition
@@ -73,7 +73,7 @@ def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
 
 
 def _allowing(account: str):
-    from reasoningpool.planning import PlanningSettings
+    from reasoningpool.planning.plan import PlanningSettings
     from reasoningpool.resolution.resolve import ResolutionSettings
 
     return PlanningSettings(resolution=ResolutionSettings(allowed_service_accounts=frozenset({account})))
@@ -285,6 +285,20 @@ def test_every_refused_object_is_named_and_the_cause_first() -> None:
     assert message.endswith("StatefulSet p-reasoning: waits for ServiceAccount p-engine")
     assert "p-other" not in message
     assert len(message) < 1000
+
+
+def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that tiers can be without, as a gateway's will be."""
+    front = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p-front", "namespace": "default"}}
+    monkeypatch.setattr("reasoningpool.planning.outcome.render_pool", lambda _: (front,))
+    world = World(pool(tiers=[tier("one"), tier("two")]))
+    world.failures = (ApplyFailure(key=ObjectKey.of(front), message="exceeded quota"),)
+    world.step()
+    ready = condition(world.pool["status"])
+    assert ready["reason"] == "ApplyFailed"
+    assert ready["message"].startswith("Service p-front: exceeded quota; tier one: ")
+    assert ready["message"].count("exceeded quota") == 1
+    assert not any("exceeded quota" in entry["message"] for entry in world.pool["status"]["tiers"])
 
 
 def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:

@@ -235,7 +235,16 @@ def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(
     assert condition(world.pool["status"])["status"] == "True"
 
 
-def test_upgrade_that_plans_more_than_there_is_rolls_nothing() -> None:
+@pytest.mark.parametrize(
+    ("record", "status", "words"),
+    [
+        ("3", "True", "the 3 sequences that run fit the real pool"),
+        ("3000", "Unknown", "the pods run an earlier plan"),
+        (None, "Unknown", "the pods run an earlier plan"),  # written before the limit was recorded
+        ("three", "Unknown", "the pods run an earlier plan"),
+    ],
+)
+def test_upgrade_that_plans_more_than_there_is_rolls_nothing(record: str | None, status: str, words: str) -> None:
     """The pods run an earlier version's plan: a larger plan than the real pool is no reason to restart them."""
     world = World(copy.deepcopy(CPU_POOL))
     run_until_settled(world, lambda *_: blocks(256))
@@ -243,7 +252,10 @@ def test_upgrade_that_plans_more_than_there_is_rolls_nothing() -> None:
     args = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"]
     old = next(a for a in args if a.startswith("--max-num-seqs="))
     args[args.index(old)] = "--max-num-seqs=3"  # as an earlier version would have derived
-    stateful_set["metadata"]["annotations"]["reasoningpool.io/template"] = "earlier"
+    del stateful_set["metadata"]["annotations"]["reasoningpool.io/max-num-seqs"]
+    stateful_set["metadata"]["annotations"] |= {"reasoningpool.io/template": "earlier"} | (
+        {} if record is None else {"reasoningpool.io/max-num-seqs": record}
+    )
     template = copy.deepcopy(stateful_set["spec"]["template"])
     template["metadata"]["annotations"]["reasoningpool.io/revision"] = "earlier"
     stateful_set["spec"]["template"] = copy.deepcopy(template)
@@ -254,9 +266,23 @@ def test_upgrade_that_plans_more_than_there_is_rolls_nothing() -> None:
     for _ in range(3):
         world.step()
     assert world.children["StatefulSet", NAME]["spec"]["template"] == template
-    assert verified(world)["status"] == "True"
-    assert "the 3 sequences that run fit the real pool" in verified(world)["message"]
+    assert verified(world)["status"] == status
+    assert words in verified(world)["message"]
     assert "correction" not in entry(world)
+    recorded = world.children["StatefulSet", NAME]["metadata"]["annotations"].get("reasoningpool.io/max-num-seqs")
+    assert recorded == record
+
+
+def test_upgrade_records_the_limit_of_pods_that_run_the_same_plan() -> None:
+    """Nothing rolls for it, and a correction is judged by it from the first plan on."""
+    world = World(copy.deepcopy(CPU_POOL))
+    run_until_settled(world, lambda *_: blocks(256))
+    stateful_set = world.children["StatefulSet", NAME]
+    template = copy.deepcopy(stateful_set["spec"]["template"])
+    limit = stateful_set["metadata"]["annotations"].pop("reasoningpool.io/max-num-seqs")
+    world.step()
+    assert world.children["StatefulSet", NAME]["spec"]["template"] == template
+    assert world.children["StatefulSet", NAME]["metadata"]["annotations"]["reasoningpool.io/max-num-seqs"] == limit
 
 
 def test_upgrade_keeps_a_correction_and_its_pods() -> None:

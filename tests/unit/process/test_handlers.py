@@ -74,7 +74,8 @@ def test_only_our_own_children_are_watched():
 
 
 def test_k01_k02_no_handler_that_needs_a_finalizer_is_registered(watcher):
-    registry = watcher._registry()
+    watcher.register()
+    registry = watcher._registry
     assert registry._watching.get_all_handlers()
     for kind in (registry._changing, registry._spawning, registry._webhooks, registry._indexing):
         assert list(kind.get_all_handlers()) == []

@@ -12,9 +12,10 @@ from typing import Any, Final
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
+from reasoningpool.adapters.errors import Conflict, NotFound, NotInstalled, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.login import Relogin
-from reasoningpool.adapters.paths import collection_path, object_path
+from reasoningpool.adapters.paths import collection_path, group_path, object_path
 from reasoningpool.adapters.transport import DEFAULT_CONCURRENCY, REQUEST_TIMEOUT_SECONDS, Request, Transport
 from reasoningpool.api import names
 from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
@@ -102,6 +103,29 @@ class Kube:
             token = meta.get("continue") or ""
             if not token:
                 return
+
+    async def resources(self, api_version: str) -> frozenset[str]:
+        """The resources (plural names) that the cluster serves in one version of an API group; empty if it has none."""
+        request = Request("GET", group_path(api_version), verb=("discover", api_version), priority=Priority.BACKGROUND)
+        try:
+            answer = await self._transport.call(request)
+        except (NotInstalled, NotFound):
+            return frozenset()
+        return frozenset(str(resource["name"]) for resource in answer.get("resources") or ())
+
+    async def try_watch(self, kind: Kind, *, namespace: str | None, label_selector: str) -> None:
+        """Open a watch and close it after a second; raises what a watcher would meet."""
+        version = ""
+        async for page in self.pages(kind, namespace=namespace, label_selector=label_selector, metadata_only=True):
+            version = page.version
+            break
+        # From this version on: without one the watch would begin with every object.
+        query = [("watch", "true"), ("timeoutSeconds", "1"), ("labelSelector", label_selector)]
+        query += [("resourceVersion", version)]
+        path = collection_path(kind, namespace)
+        await self._transport.text(
+            Request("GET", path, query=query, verb=("watch", kind.kind), accept="*/*", priority=Priority.BACKGROUND)
+        )
 
     async def apply(
         self,
@@ -196,7 +220,13 @@ class Kube:
     ) -> Manifest:
         """Set labels of this very object, remove those that are None; Conflict when another one has its name."""
         patch = {"metadata": {"uid": uid, "labels": dict(labels)}}
-        return await self.merge(key, patch, manager=manager, priority=priority)
+        try:
+            return await self.merge(key, patch, manager=manager, priority=priority)
+        except Permanent as error:
+            # A merge patch knows no precondition: of another object it would change the uid, which is refused.
+            if error.immutable and any(cause.field == "metadata.uid" for cause in error.causes):
+                raise Conflict(error.message, status=error.status, reason=error.reason) from error
+            raise
 
     async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
         """Warning events with this reason about one object, at most `limit` of them in one request."""

@@ -99,6 +99,8 @@ def attribute_docs(cls: type) -> dict[str, str]:
             match attribute, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(value))):
                     texts[name] = inspect.cleandoc(value)
+                case _:
+                    pass
     return texts
 
 

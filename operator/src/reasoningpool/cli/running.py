@@ -88,7 +88,8 @@ def _run(**values: Any) -> None:
     logs.configure(style=settings.log_format, level=settings.log_level)
     _check_environment()
 
-    from reasoningpool.planning import PlanningSettings, plan, plan_failure  # noqa: PLC0415 - seconds of imports
+    # Imports of seconds that `--help` and a wrong option go without.
+    from reasoningpool.planning.plan import PlanningSettings, plan, plan_failure  # noqa: PLC0415
     from reasoningpool.process.operator import run as run_operator  # noqa: PLC0415
     from reasoningpool.resolution.resolve import ResolutionSettings  # noqa: PLC0415
 

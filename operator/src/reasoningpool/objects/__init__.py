@@ -3,5 +3,6 @@
 from reasoningpool.objects.keys import Manifest, ObjectKey
 from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
 from reasoningpool.objects.redaction import redacted
+from reasoningpool.objects.timestamps import timestamp
 
-__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted"]
+__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted", "timestamp"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
-from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
+from reasoningpool.planning.outcome import TierOutcome, fit_message, pool_outcome
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
@@ -57,15 +56,14 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
     effective = resolve(pool, settings)
     findings = Findings()
     empty = Snapshot(pool={})
-    outcomes = () if effective.errors else tier_outcomes(pool, effective, empty, findings)
+    outcome = pool_outcome(pool, effective, empty, findings)
     found = (*effective.findings, *findings.all())
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
-    manifests = [*render_pool(identity)] + [m for outcome in outcomes for m in _with_replicas(outcome)]
+    manifests = [*outcome.shared.manifests, *(m for tier in outcome.tiers for m in _with_replicas(tier))]
     return OfflinePool(
         name=pool.name,
         namespace=pool.namespace,
         manifests=tuple(manifests),
-        tiers=tuple(_tier(outcome) for outcome in outcomes),
+        tiers=tuple(_tier(tier) for tier in outcome.tiers),
         errors=errors_of(found),
         warnings=warnings_of(found),
     )

@@ -1,4 +1,4 @@
-"""What became of each tier: sized or not, rendered or not, and what is live of it."""
+"""What became of the pool and of each tier: sized or not, rendered or not, and what is live of it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,27 @@ from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
+from reasoningpool.planning.apply_failures import refused_of_pool
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.planning.status.features import tier_feature_warnings
+from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
-from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
-from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
+from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verify
+from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_pool, render_tier
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
-from reasoningpool.rollout import describe_change, pod_intent, revision_of, settle, sizing_key, waiting_change
+from reasoningpool.rollout import (
+    describe_change,
+    pod_intent,
+    revision_of,
+    running_max_num_seqs,
+    settle,
+    sizing_key,
+    waiting_change,
+)
 from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
 from reasoningpool.sizing.units import fit_figure
 
@@ -43,21 +53,54 @@ class TierOutcome:
     @property
     def stateful_set(self) -> Manifest | None:
         """The rendered StatefulSet."""
-        found = [m for m in self.manifests if m["kind"] == "StatefulSet"]
-        return found[0] if found else None
+        return _stateful_set(self.manifests)
 
 
-def tier_outcomes(
+def _stateful_set(manifests: tuple[Manifest, ...]) -> Manifest | None:
+    return next((manifest for manifest in manifests if manifest["kind"] == "StatefulSet"), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOutcome:
+    """The objects that belong to the pool and to none of its tiers.
+
+    `refused` are the API server's refusals of those that tiers can be without, empty if there are none; what all
+    tiers need is told by each of them.
+    """
+
+    manifests: tuple[Manifest, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOutcome:
+    """A pool after sizing and rendering."""
+
+    tiers: tuple[TierOutcome, ...]
+    shared: SharedOutcome
+
+
+def pool_outcome(pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings) -> PoolOutcome:
+    """Size and render the tiers, and render what they share; input the calculation refuses becomes a finding."""
+    manifests = render_pool(PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid))
+    objects = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    return PoolOutcome(
+        tiers=() if effective.errors else _tier_outcomes(pool, effective, snapshot, findings),
+        shared=SharedOutcome(manifests=manifests, refused=refused_of_pool(snapshot.failures, objects)),
+    )
+
+
+def _tier_outcomes(
     pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings
 ) -> tuple[TierOutcome, ...]:
-    """Size and render every tier; input the calculation refuses becomes a finding."""
     written = {tier.name: WrittenTier(pool.spec, index) for index, tier in enumerate(pool.spec.tiers)}
+    previous = PreviousStatus.of(snapshot.pool)
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
         place = written[tier.name]
-        spec = place.tier
+        spec, before = place.tier, previous.tiers.get(tier.name)
         _check_rendering(tier, place, findings.of(tier.name))
-        correction = recorded(_status_before(snapshot, tier.name), sizing_key(pool.spec, spec))
+        correction = recorded(before, sizing_key(pool.spec, spec))
         try:
             sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
@@ -72,15 +115,23 @@ def tier_outcomes(
             waiting=None,
             live=live,
             replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
-            warnings=(*_of_calculation(sizing, place), *tier_feature_warnings(spec, place.path)),
+            warnings=(*_of_calculation(sizing, place), *unused_tier_fields(spec, place.path)),
             correction=correction,
         )
-        outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))
+        if isinstance(sizing, SizingPlan):
+            outcome = _rendered(pool, spec, outcome, sizing, before=before, snapshot=snapshot)
+        outcomes.append(outcome)
     return tuple(outcomes)
 
 
 def _rendered(
-    pool: ReasoningPool, spec: TierSpec, outcome: TierOutcome, sizing: SizingPlan, snapshot: Snapshot
+    pool: ReasoningPool,
+    spec: TierSpec,
+    outcome: TierOutcome,
+    sizing: SizingPlan,
+    *,
+    before: PreviousTier | None,
+    snapshot: Snapshot,
 ) -> TierOutcome:
     """The outcome with the manifests of its plan, and what the engines say of that."""
     identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
@@ -96,9 +147,10 @@ def _rendered(
             key=sizing_key(pool.spec, spec),
             correction=correction,
             live=live,
+            running_max_num_seqs=running_max_num_seqs(_stateful_set(manifests)),
             rolling=change is not None,
             suspended=bool(pool.spec.suspend),
-            before=verified_before(_status_before(snapshot, tier.name)),
+            before=before.verified if before else None,
         ),
         snapshot.observations.of(KVPoolRequest),
     )
@@ -111,11 +163,6 @@ def _rendered(
         verdict=verdict,
         correction=verdict.correction or correction,
     )
-
-
-def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
-    tiers = (snapshot.pool.get("status") or {}).get("tiers") or ()
-    return next((entry for entry in tiers if entry.get("name") == tier), None)
 
 
 def _of_calculation(sizing: SizingPlan | DoesNotFit, place: WrittenTier) -> Iterator[Finding]:

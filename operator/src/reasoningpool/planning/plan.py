@@ -15,13 +15,12 @@ from reasoningpool.objects import KINDS, Manifest, ObjectKey
 from reasoningpool.planning.actions import Apply, Delete, EventNote, EventType, Plan, Scale
 from reasoningpool.planning.diagnosis.progress import TierState, tier_state
 from reasoningpool.planning.observations import ContainerLogRequest, Request
-from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
+from reasoningpool.planning.outcome import PoolOutcome, TierOutcome, pool_outcome
 from reasoningpool.planning.pod_deletions import pod_deletions
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
 from reasoningpool.planning.verification.kv_pools import kv_pool_requests
-from reasoningpool.render import PoolIdentity, render_pool
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.rollout import revision_of
 
@@ -44,7 +43,8 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         return _rejected(snapshot, Reason.INVALID_SPEC, str(error), now)
     effective = resolve(pool, settings.resolution)
     findings = Findings()
-    outcomes = () if effective.errors else tier_outcomes(pool, effective, snapshot, findings)
+    outcome = pool_outcome(pool, effective, snapshot, findings)
+    outcomes = outcome.tiers
     errors = (*effective.errors, *errors_of(findings.all()))
     if errors:
         message = "; ".join(str(error) for error in errors)
@@ -55,17 +55,18 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
     passive = Plan(
         wanted=_wanted(outcomes, states, snapshot),
         status=_changed(
-            snapshot, pool_status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
+            snapshot, pool_status(pool, snapshot, outcome=outcome, states=states, warnings=warnings, now=now)
         ),
     )
     if suspended:
         return passive
-    applies = _applies(pool, snapshot, outcomes)
+    applies = _applies(snapshot, outcome)
     removals = _removals(pool, snapshot, applies, outcomes)
     deletions = pod_deletions(outcomes, snapshot)
     return replace(
         passive,
-        applies=applies,
+        # What cannot be applied is still wanted: where it may not be read, it may be there.
+        applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
         scales=_scales(outcomes),
         deletes=(*removals, *(deletion.pod for deletion in deletions)),
         events=(
@@ -73,14 +74,15 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
             *(deletion.note for deletion in deletions),
             *_warning_events(warnings),
         ),
-        requeue_after_seconds=_requeue(outcomes, states),
+        requeue_after_seconds=_requeue(outcome, states),
     )
 
 
-def _requeue(outcomes: tuple[TierOutcome, ...], states: dict[str, TierState]) -> float | None:
-    if any(outcome.verdict is not None and outcome.verdict.correction is not None for outcome in outcomes):
+def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None:
+    if any(tier.verdict is not None and tier.verdict.correction is not None for tier in outcome.tiers):
         return 0.0  # once this status is written, the next plan applies the correction
-    return None if all(state.reason is Reason.ALL_READY for state in states.values()) else _REQUEUE_SECONDS
+    settled = not outcome.shared.refused and all(state.reason is Reason.ALL_READY for state in states.values())
+    return None if settled else _REQUEUE_SECONDS
 
 
 def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
@@ -103,20 +105,19 @@ def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -
     return Plan(status=_changed(snapshot, kept_status(snapshot, (ready, accepted), now)), events=(event,))
 
 
-def _applies(pool: ReasoningPool, snapshot: Snapshot, outcomes: tuple[TierOutcome, ...]) -> tuple[Apply, ...]:
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
     there = {ObjectKey.of(child) for child in snapshot.children}
 
     def apply(manifest: Manifest, scope: str, change: str | None = None, *, orphan: bool = False) -> Apply:
         why = "does not exist yet" if ObjectKey.of(manifest) not in there else change or "kept as the spec asks"
         return Apply(manifest=manifest, orphan_on_immutable=orphan, why=f"{scope}: {why}")
 
-    applies = [apply(manifest, "shared by all tiers") for manifest in render_pool(identity)]
-    for outcome in outcomes:
-        for manifest in outcome.manifests:
+    applies = [apply(manifest, "shared by all tiers") for manifest in outcome.shared.manifests]
+    for tier in outcome.tiers:
+        for manifest in tier.manifests:
             is_set = manifest["kind"] == "StatefulSet"
-            change = outcome.change if is_set else None
-            applies.append(apply(manifest, f"tier {outcome.tier.name}", change, orphan=is_set))
+            change = tier.change if is_set else None
+            applies.append(apply(manifest, f"tier {tier.tier.name}", change, orphan=is_set))
     return tuple(sorted(applies, key=lambda apply: KINDS.rank(ObjectKey.of(apply.manifest))))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Availability, Kind, Manifest, ObjectKey
 from reasoningpool.planning.observations import NOTHING_OBSERVED, Observations
 
 
@@ -22,6 +23,7 @@ class Snapshot:
 
     `children` are the objects of the watched kinds (`KINDS`) with the pool's label, `pods` its engine pods.
     `failures` are permanent apply errors that still stand, `observations` what earlier plans asked for.
+    `availability` says which optional kinds can be applied; one that is not in it is not served.
     """
 
     pool: Manifest
@@ -29,3 +31,8 @@ class Snapshot:
     pods: tuple[Manifest, ...] = ()
     failures: tuple[ApplyFailure, ...] = ()
     observations: Observations = NOTHING_OBSERVED
+    availability: Mapping[Kind, Availability] = field(default_factory=dict)
+
+    def can_apply(self, kind: Kind) -> bool:
+        """Whether this cluster takes objects of the kind from the operator."""
+        return not kind.optional or self.availability.get(kind) is Availability.AVAILABLE

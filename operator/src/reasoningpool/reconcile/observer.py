@@ -16,18 +16,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reasoningpool.adapters.errors import KubeError, NotFound, NotInstalled
+from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
-from reasoningpool.api import names
 from reasoningpool.objects import Kind, Manifest, ObjectKey
 from reasoningpool.objects.kinds import POOL
+from reasoningpool.reconcile.lists import SELECTOR, list_kind
+from reasoningpool.reconcile.optional_kinds import OptionalKinds
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.store import PoolName, Store
 
 log = logging.getLogger(__name__)
 
-SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 _FIRST_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 30.0
 # What a watch may still be about to deliver when a list shows it.
@@ -63,15 +63,19 @@ class Observer:
         # Why the first list is not in yet, for the readiness endpoint.
         self.trouble = "listing the objects of all pools"
 
-    async def first_list(self) -> None:
-        """List until it succeeds; then the store is whole and the pools' tasks may work."""
+    async def first_list(self, optional: OptionalKinds) -> None:
+        """List until it succeeds; then the store is whole and the pools' tasks may work.
+
+        Optional kinds that are missing or may not be read hold up nothing.
+        """
         delay = _FIRST_RETRY_SECONDS
         while not self._store.synced:
             try:
                 await self._list_children()
+                await optional.look()
                 await self._list_pools()
-            except NotInstalled:
-                self.trouble = f"the CustomResourceDefinition {names.PLURAL}.{names.GROUP} is not installed"
+            except NotInstalled as error:
+                self.trouble = error.message
                 log.warning("%s; waiting for it", self.trouble)
             except KubeError as error:
                 self.trouble = error.message
@@ -108,7 +112,13 @@ class Observer:
         """List metadata only, and mend what differs: deleted objects are dropped, missed changes read."""
         drift = Drift()
         for kind in self._store.kinds.watched:
-            await self._compare_kind(kind, drift)
+            if not self._store.is_fed(kind):
+                continue
+            try:
+                await self._compare_kind(kind, drift)
+            except (Forbidden, NotInstalled):
+                if not kind.optional:  # otherwise its watch meets the same, and `OptionalKinds` acts on it
+                    raise
         await self._compare_pools(drift)
         if drift.missed or drift.ghosts:
             log.warning("watches had missed %d changes and %d deletions", drift.missed, drift.ghosts)
@@ -118,16 +128,23 @@ class Observer:
 
     async def _list_children(self) -> None:
         for kind in self._store.kinds.watched:
-            for scope in self._scopes:
-                async for page in self._kube.pages(kind, namespace=scope, label_selector=SELECTOR):
-                    for item in page.items:
-                        self._store.upsert(item, notify=False)
+            if kind.optional:
+                continue
+            try:
+                await list_kind(self._kube, self._store, kind, self._scopes)
+            except NotInstalled as error:
+                message = f"the cluster does not serve {kind}, which the operator needs"
+                raise NotInstalled(message, status=error.status, reason=error.reason) from error
 
     async def _list_pools(self) -> None:
-        for scope in self._scopes:
-            async for page in self._kube.pages(POOL, namespace=scope):
-                for item in page.items:
-                    self._pools.seen(item)
+        try:
+            for scope in self._scopes:
+                async for page in self._kube.pages(POOL, namespace=scope):
+                    for item in page.items:
+                        self._pools.seen(item)
+        except NotInstalled as error:
+            message = f"the CustomResourceDefinition {POOL.plural}.{POOL.group} is not installed"
+            raise NotInstalled(message, status=error.status, reason=error.reason) from error
 
     # -- by metadata -----------------------------------------------------------------------------------------------
 

@@ -252,6 +252,7 @@ class PoolTask:
             pods=store.pods(self.name),
             failures=self._memory.failures(),
             observations=self._shared.readers.known(self.name),
+            availability=store.availability,
         )
 
     async def _tell_status(self, error: str) -> None:

@@ -71,6 +71,11 @@ class Pools:
         if current is not None:
             current[0].wake(urgent=urgent)
 
+    def wake_all(self) -> None:
+        """Something changed that any pool's plan may depend on."""
+        for task, _ in self._tasks.values():
+            task.wake(urgent=False)
+
     async def stop(self) -> None:
         """End all tasks; a request under way is abandoned, the next start sends it again."""
         runners = [runner for _, runner in self._tasks.values()]

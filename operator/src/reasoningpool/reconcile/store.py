@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from reasoningpool.api import names
-from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Availability, Kind, Kinds, Manifest, ObjectKey
 from reasoningpool.objects.kinds import POD
 from reasoningpool.reconcile.ownership import is_entangled
 from reasoningpool.reconcile.shape import shape
@@ -32,6 +32,11 @@ class PoolName(NamedTuple):
 
     namespace: str
     name: str
+
+
+def log_fields(pool: PoolName) -> dict[str, str]:
+    """The fields of a log line about this pool."""
+    return {"pool_namespace": pool.namespace, "pool": pool.name}
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class Store:
 
     def __init__(self, on_change: Callable[[PoolName, str], None] | None = None, kinds: Kinds = KINDS) -> None:
         self.kinds = kinds
+        self._availability = dict.fromkeys(kinds.optional, Availability.NOT_INSTALLED)
         self._pools: dict[PoolName, dict[ObjectKey, Record]] = {}
         self._homes: dict[ObjectKey, PoolName] = {}
         self._deleted: OrderedDict[str, _Tombstone] = OrderedDict()
@@ -131,9 +137,25 @@ class Store:
         """What is known of one object."""
         return self._pools.get(pool, {}).get(key)
 
+    @property
+    def availability(self) -> Mapping[Kind, Availability]:
+        """Of each optional kind, as last found out."""
+        return self._availability
+
+    def set_availability(self, kind: Kind, availability: Availability) -> None:
+        """Remember it; objects of a kind that is no longer served are gone."""
+        self._availability = self._availability | {kind: availability}
+        if availability is Availability.NOT_INSTALLED:
+            for pool, key, record in tuple(self.known(kind)):
+                self.remove(pool, key, record.uid)
+
+    def is_fed(self, kind: Kind) -> bool:
+        """Whether changes of this kind's objects reach the store by themselves."""
+        return kind.watched and self._availability.get(kind, Availability.AVAILABLE) is Availability.AVAILABLE
+
     def is_watched(self, key: ObjectKey) -> bool:
         """Whether changes of this object reach the store by themselves."""
-        return self.kinds.of(key).watched
+        return self.is_fed(self.kinds.of(key))
 
     def is_behind(self, live: Mapping[str, Any]) -> bool:
         """Whether this object, of which the metadata is enough, is newer than what is known of it."""

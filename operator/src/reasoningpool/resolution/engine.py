@@ -14,6 +14,7 @@ from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
+from reasoningpool.sizing.constants import FP8_FROM_CAPABILITY
 from reasoningpool.sizing.types import KVCacheDType
 from reasoningpool.sizing.units import human_bytes
 from reasoningpool.vllm import check_extra_arguments
@@ -136,20 +137,24 @@ def _kv_cache_dtype(merged: MergedEngine, accelerator: EffectiveAccelerator, fin
     """FP8 where the hardware has it, unless the spec says otherwise."""
     wanted = merged.spec.kv_cache_dtype
     capability = accelerator.facts.compute_capability
-    has_fp8 = capability is not None and capability >= defaults.FP8_COMPUTE_CAPABILITY
+    has_fp8 = capability is not None and capability >= FP8_FROM_CAPABILITY
     if wanted is None:
         return KVCacheDType.FP8 if has_fp8 else KVCacheDType.AUTO
     if wanted not in _FP8 or has_fp8 or accelerator.is_cpu:
         return wanted
     path, written = merged.path("kv_cache_dtype"), merged.written("kv_cache_dtype", findings)
-    shown = f"{accelerator.facts.product} (compute capability {'.'.join(map(str, capability or ('unknown',)))})"
+    shown = f"{accelerator.facts.product} (compute capability {_dotted(capability) if capability else 'unknown'})"
     if merged.spec.allow_unverified_kv_cache_dtype:
         written.warning(path, f"{wanted} is not known to work on {shown}", Reason.KV_DTYPE_UNSUPPORTED)
     else:
         written.error(
             path,
-            f"{wanted} needs compute capability 8.9 or newer, which {shown} has not:"
+            f"{wanted} needs compute capability {_dotted(FP8_FROM_CAPABILITY)} or newer, which {shown} has not:"
             " use BF16 or Auto, or set allowUnverifiedKVCacheDType",
             Reason.KV_DTYPE_UNSUPPORTED,
         )
     return wanted
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return ".".join(map(str, capability))

@@ -8,8 +8,8 @@ from reasoningpool.sizing.engine_defaults import sequence_cap
 from reasoningpool.sizing.frame import Frame, frame_of
 from reasoningpool.sizing.load.concurrency import largest
 from reasoningpool.sizing.load.demand import EffortTokens
-from reasoningpool.sizing.load.operating_point import Load
 from reasoningpool.sizing.memory import MemoryShares, free_bytes
+from reasoningpool.sizing.operating_point import Load
 from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingInput, SizingWarning
 
 _PERMILLE = 1000

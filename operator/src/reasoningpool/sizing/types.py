@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reasoningpool.model.errors import SizingAttribute
     from reasoningpool.model.geometry import Geometry
-    from reasoningpool.sizing.load.observed import ObservedTokens
+    from reasoningpool.sizing.observed import ObservedTokens
 
 
 class KVCacheDType(StrEnum):

@@ -8,7 +8,7 @@ from typing import Final
 from reasoningpool.model.errors import SizingAttribute, SizingError
 from reasoningpool.model.geometry import valid_tensor_parallel_sizes
 from reasoningpool.model.sharding import check_shards
-from reasoningpool.sizing.load.observed import ObservedTokens
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 _MAX_BYTES: Final = 1 << 60
@@ -81,15 +81,18 @@ def _memory(inputs: SizingInput) -> None:
         raise SizingError(message, attribute="memory_utilization_permille")
 
 
+def uneven_heads(heads: int, ranks: int) -> str | None:
+    """What is wrong where the attention heads cannot be shared evenly by so many devices, and which numbers can."""
+    if ranks >= 1 and heads % ranks == 0:
+        return None
+    sizes = ", ".join(str(size) for size in valid_tensor_parallel_sizes(heads, max(1, ranks)))
+    return f"{ranks} devices cannot share {heads} attention heads evenly; up to {ranks} these can: {sizes}"
+
+
 def _parallelism(inputs: SizingInput) -> None:
-    ranks, heads = inputs.tensor_parallel_size, inputs.geometry.num_attention_heads
-    if ranks < 1 or heads % ranks:
-        sizes = ", ".join(str(size) for size in valid_tensor_parallel_sizes(heads, max(1, ranks)))
-        message = (
-            f"perReplica is {ranks}, which does not divide the model's {heads} attention heads; "
-            f"sizes up to {max(1, ranks)} that do: {sizes}"
-        )
-        raise SizingError(message, attribute="tensor_parallel_size")
+    ranks = inputs.tensor_parallel_size
+    if (problem := uneven_heads(inputs.geometry.num_attention_heads, ranks)) is not None:
+        raise SizingError(problem, attribute="tensor_parallel_size")
     kv_heads = inputs.geometry.kv_heads
     if not inputs.geometry.is_latent and max(ranks, kv_heads) % min(ranks, kv_heads):
         message = (

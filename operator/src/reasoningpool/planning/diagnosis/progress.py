@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
+from reasoningpool.objects import timestamp
+from reasoningpool.planning.apply_failures import refused_of_tier
 from reasoningpool.planning.diagnosis.pod_creation import explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import Diagnosis, diagnose, diagnose_leaving, last_failure
 from reasoningpool.planning.diagnosis.words import quoted
@@ -20,8 +22,6 @@ from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.observations import ContainerLogRequest, PodCreationFailuresRequest
 from reasoningpool.planning.outcome import TierOutcome, fit_message
 from reasoningpool.planning.snapshot import Snapshot
-from reasoningpool.planning.status.apply_failures import refused_of_tier
-from reasoningpool.planning.status.conditions import timestamp
 from reasoningpool.sizing import DoesNotFit, SizingPlan
 
 _MOST_DETAILS: Final = 3  # pods that a message tells of one by one

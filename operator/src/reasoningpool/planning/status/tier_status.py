@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from reasoningpool.api import names
@@ -12,6 +11,7 @@ from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatu
 from reasoningpool.api.text import printable
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.previous import PreviousTier
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.rollout import revision_of
 from reasoningpool.sizing import SizingPlan
@@ -24,7 +24,7 @@ def tier_status(
     pool: ReasoningPool,
     outcome: TierOutcome,
     state: TierState,
-    before: Mapping[str, Any] | None,
+    before: PreviousTier | None,
     warnings: tuple[Finding, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
@@ -84,15 +84,14 @@ def _effective(tier: EffectiveTier, plan: SizingPlan | None) -> EffectiveStatus:
     )
 
 
-def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutStatus | None:
+def _rollout(outcome: TierOutcome, before: PreviousTier | None) -> RolloutStatus | None:
     rendered = outcome.stateful_set
     if rendered is None:
         return None
     revision = revision_of(rendered)
     change = outcome.change
-    previous = (before or {}).get("rollout") or {}
-    if change is None and previous.get("revision") == revision:
-        change = previous.get("change")
+    if change is None and before is not None and before.revision == revision:
+        change = before.change
     updated = 0 if outcome.change is not None else len(outcome.live.current_pods)
     return RolloutStatus(
         revision=revision,

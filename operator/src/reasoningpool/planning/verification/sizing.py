@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-
-from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
+from reasoningpool.api.conditions import ConditionStatus, Reason
 from reasoningpool.api.status import VerifiedStatus
 from reasoningpool.planning.live import LivePod, LiveTier
 from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
-from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.verification.correction import Correction, cached_size, running_max_num_seqs, with_pool
+from reasoningpool.planning.verification.correction import Correction, cached_size, with_pool
 from reasoningpool.planning.verification.kv_pools import engine_start
 from reasoningpool.sizing import DoesNotFit, Limit, SizingInput, SizingPlan
 
@@ -61,6 +58,7 @@ class TierSizing:
     key: str
     correction: Correction | None
     live: LiveTier
+    running_max_num_seqs: int | None  # of the template that stays or comes; None where it is not on record
     rolling: bool  # the live pod template is about to be replaced
     suspended: bool
     before: VerifiedStatus | None  # the last status
@@ -152,10 +150,10 @@ def _smaller(tier: TierSizing, pool: KVPool, figures: str, verified: VerifiedSta
             " accelerator.perReplica, and see that model.configJSON is the model's own"
         )
         return _false(tier, Reason.KV_POOL_TOO_SMALL, text, verified)
-    running = running_max_num_seqs(tier.live)
-    if running is not None and running != tier.plan.max_num_seqs:
+    running = tier.running_max_num_seqs
+    if running != tier.plan.max_num_seqs:
         # The pods run what an earlier version of the operator planned; only their user's next change may roll them.
-        if running <= real.max_num_seqs:
+        if running is not None and running <= real.max_num_seqs:
             text = f"{figures}; the {running:,} sequences that run fit the real pool"
             return Verdict(
                 status=ConditionStatus.TRUE,
@@ -196,30 +194,3 @@ def _false(
         verified=verified,
         correction=correction,
     )
-
-
-def verified_before(tier_status: Mapping[str, Any] | None) -> VerifiedStatus | None:
-    """The figures of the last status, None if it has none."""
-    try:
-        return VerifiedStatus.model_validate(((tier_status or {}).get("sizing") or {}).get("verified"))
-    except ValidationError:
-        return None
-
-
-def sizing_verified(verdicts: Iterable[Verdict]) -> Condition:
-    """`SizingVerified` of the pool: False if any tier's is, else Unknown if any tier's is, else True."""
-    known = tuple(verdicts)
-    if not known:
-        return Condition(
-            ConditionType.SIZING_VERIFIED, ConditionStatus.UNKNOWN, Reason.NOT_VERIFIED, "no tier has a plan to verify"
-        )
-    for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
-        telling = [verdict for verdict in known if verdict.status is status]
-        if telling:
-            break
-    else:
-        telling = [min(known, key=lambda verdict: verdict.reason is not Reason.CORRECTED)]
-        message = "; ".join(verdict.message for verdict in known)
-        return Condition(ConditionType.SIZING_VERIFIED, ConditionStatus.TRUE, telling[0].reason, message)
-    message = "; ".join(verdict.message for verdict in telling)
-    return Condition(ConditionType.SIZING_VERIFIED, status, telling[0].reason, message)

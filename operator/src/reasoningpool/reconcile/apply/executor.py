@@ -21,10 +21,10 @@ from reasoningpool.planning.actions import Apply, Delete, Plan, Scale, SetLabel
 from reasoningpool.planning.snapshot import ApplyFailure
 from reasoningpool.reconcile.apply.execution import Execution
 from reasoningpool.reconcile.apply.stateful_sets import GONE_TIMEOUT_SECONDS, StatefulSets, WaitsFor
-from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer, extra
+from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer
 from reasoningpool.reconcile.memory import PoolMemory, Refused, StatusSeen
 from reasoningpool.reconcile.shape import digest
-from reasoningpool.reconcile.store import PoolName, Store, version_of
+from reasoningpool.reconcile.store import PoolName, Store, log_fields, version_of
 
 __all__ = ["Executor", "NotLeading", "Report"]
 
@@ -133,7 +133,7 @@ class Executor:
         except Unreachable:
             raise
         except Rediscovered:
-            log.debug("%s is looked at again", key, extra=extra(execution.pool))
+            log.debug("%s is looked at again", key, extra=log_fields(execution.pool))
         except Forbidden as error:
             if error.namespace_terminating:
                 execution.transient.append(error)
@@ -157,7 +157,7 @@ class Executor:
         known = execution.memory.refused.get(key)
         again = known is not None and known.failure.message == message
         if not again:
-            log.warning("%s was refused: %s", key, message, extra=extra(execution.pool))
+            log.warning("%s was refused: %s", key, message, extra=log_fields(execution.pool))
         tries = known.tries + 1 if known is not None and again else 1
         delay = min(_MAX_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
         execution.memory.refused[key] = Refused(
@@ -183,7 +183,7 @@ class Executor:
             answer = await self._writer.send(execution.pool, apply.manifest, names.FIELD_MANAGER, priority, apply.why)
             execution.applied(answer, wanted)
         if execution.memory.refused.pop(key, None) is not None:
-            log.info("%s is no longer refused", key, extra=extra(execution.pool))
+            log.info("%s is no longer refused", key, extra=log_fields(execution.pool))
 
     def _stands_refused(self, execution: Execution, key: ObjectKey, wanted: bytes) -> bool:
         refused = execution.memory.refused.get(key)
@@ -218,11 +218,11 @@ class Executor:
         except NotFound:
             self._store.remove(execution.pool, label.key, label.uid)
         except Conflict:
-            log.debug("%s is another object by now; not labelled", label.key, extra=extra(execution.pool))
+            log.debug("%s is another object by now; not labelled", label.key, extra=log_fields(execution.pool))
         else:
             self._store.upsert(answer, notify=False)
             change = f"{label.label} removed" if label.value is None else f"{label.label}={label.value}"
-            log.info("%s: label %s: %s", label.key, change, label.why, extra=extra(execution.pool))
+            log.info("%s: label %s: %s", label.key, change, label.why, extra=log_fields(execution.pool))
 
     async def _delete(self, execution: Execution, delete: Delete) -> None:
         record = self._store.record(execution.pool, delete.key)
@@ -234,6 +234,6 @@ class Executor:
         except NotFound:
             self._store.remove(execution.pool, delete.key, delete.uid)
         except Conflict:
-            log.debug("%s is another object by now; not deleted", delete.key, extra=extra(execution.pool))
+            log.debug("%s is another object by now; not deleted", delete.key, extra=log_fields(execution.pool))
         else:
-            log.info("%s deleted: %s", delete.key, delete.why, extra=extra(execution.pool))
+            log.info("%s deleted: %s", delete.key, delete.why, extra=log_fields(execution.pool))

@@ -18,10 +18,10 @@ from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.planning.actions import Apply, Scale
 from reasoningpool.reconcile.apply.execution import Execution
-from reasoningpool.reconcile.apply.writer import Writer, controller_uid, extra
+from reasoningpool.reconcile.apply.writer import Writer, controller_uid
 from reasoningpool.reconcile.memory import Begun, Scaled
 from reasoningpool.reconcile.ownership import disentangled
-from reasoningpool.reconcile.store import Record, Store
+from reasoningpool.reconcile.store import Record, Store, log_fields
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class StatefulSets:
             # Gone, or without its labels. In the latter case planning must see its pod template before we apply.
             live = await self._writer.find(apply.manifest)
             if live is not None:
-                log.info("%s has lost its labels; they are put back", key, extra=extra(execution.pool))
+                log.info("%s has lost its labels; they are put back", key, extra=log_fields(execution.pool))
                 self._store.upsert(live, pool=execution.pool)
                 return
             del execution.memory.applied[key]
@@ -140,7 +140,7 @@ class StatefulSets:
 
         live = await self._writer.own(key, fields)
         if live is not None:
-            log.info("%s: its creation was cut short; completing it", key, extra=extra(execution.pool))
+            log.info("%s: its creation was cut short; completing it", key, extra=log_fields(execution.pool))
             self._store.upsert(live, notify=False)
 
     def _replicas_to_create(self, execution: Execution, apply: Apply, wished: int | None) -> int | None:
@@ -185,7 +185,7 @@ class StatefulSets:
                 record.replicas,
                 number,
                 why,
-                extra=extra(execution.pool),
+                extra=log_fields(execution.pool),
             )
         self._store.upsert(answer, notify=False)
         execution.memory.scaled[key] = settled
@@ -202,7 +202,7 @@ class StatefulSets:
             "%s: an immutable field changes; replacing it under its pods (%s)",
             key,
             apply.why,
-            extra=extra(execution.pool),
+            extra=log_fields(execution.pool),
         )
         self._writer.check()
         await self._kube.delete(key, uid=uid, propagation="Orphan", priority=Priority.URGENT)

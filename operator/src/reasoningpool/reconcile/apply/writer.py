@@ -19,7 +19,7 @@ from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.reconcile.ownership import taken_over
 from reasoningpool.reconcile.shape import shape
-from reasoningpool.reconcile.store import PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store, log_fields
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Writer:
             await self._take_over(manifest, error)
             answer = await self._kube.apply(manifest, manager=manager, priority=priority)
         if record is None or shape(answer) != record.shape:
-            log.info("%s %s: %s", key, "created" if record is None else "changed", why, extra=extra(pool))
+            log.info("%s %s: %s", key, "created" if record is None else "changed", why, extra=log_fields(pool))
         self._store.upsert(answer, notify=False)
         return answer
 
@@ -96,7 +96,7 @@ class Writer:
         live = await self.find(manifest)
         if live is None:
             raise error
-        log.info("%s has lost its labels; they are put back", ObjectKey.of(live), extra=extra(pool))
+        log.info("%s has lost its labels; they are put back", ObjectKey.of(live), extra=log_fields(pool))
         is_set = manifest["kind"] == "StatefulSet"
         self._store.upsert(live, notify=is_set, pool=pool)
         if is_set:
@@ -158,8 +158,3 @@ def controller_uid(manifest: Manifest) -> str | None:
     """Uid of the object that controls this one."""
     references: list[dict[str, Any]] = manifest["metadata"].get("ownerReferences") or []
     return next((str(owner["uid"]) for owner in references if owner.get("controller")), None)
-
-
-def extra(pool: PoolName) -> dict[str, str]:
-    """What log lines say of a pool."""
-    return {"pool_namespace": pool.namespace, "pool": pool.name}

@@ -82,8 +82,8 @@ class PodCreationFailureReader:
 
     async def read(self, pool: PoolName) -> bool:
         """Read what is due; True when it is news."""
-        due = [short for short in self._short_of(pool) if self._clock() >= short.due]
-        return any([await self._read(short) for short in due])
+        news = [await self._read(short) for short in self._short_of(pool) if self._clock() >= short.due]
+        return any(news)
 
     def known(self, pool: PoolName) -> Mapping[str, tuple[PodCreationFailure, ...]]:
         """The newest failure of each pod, by uid of the StatefulSet."""

@@ -13,8 +13,7 @@ from reasoningpool.adapters.errors import KubeError
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.objects import ObjectKey
 from reasoningpool.planning.observations import ContainerLog, ContainerLogRequest
-from reasoningpool.reconcile.apply.writer import extra
-from reasoningpool.reconcile.store import PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store, log_fields
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +68,10 @@ class ContainerLogReader:
     async def read(self, pool: PoolName) -> bool:
         """Read what is asked for and not known; True when something of it is news."""
         state = self._pools.get(pool)
+        if state is None:
+            return False
         news = False
-        for request in state.requests if state is not None else ():
-            assert state is not None
+        for request in state.requests:
             known = state.read.get(request.subject)
             if known is not None and (known.log.container, known.log.previous) == (request.container, request.previous):
                 continue
@@ -118,5 +118,5 @@ class ContainerLogReader:
                 limit_bytes=_BYTES,
             )
         except KubeError as error:  # a container that never ran has no log, and that is no fault of ours
-            log.debug("no log of %s/%s: %s", request.pod, request.container, error.message, extra=extra(pool))
+            log.debug("no log of %s/%s: %s", request.pod, request.container, error.message, extra=log_fields(pool))
             return ""

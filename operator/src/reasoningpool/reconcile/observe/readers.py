@@ -66,7 +66,8 @@ class Readers:
 
     async def read(self, pool: PoolName) -> bool:
         """Read what is due; True when a plan would now see something else."""
-        return any([await reader.read(pool) for reader in self._readers])
+        news = [await reader.read(pool) for reader in self._readers]  # each of them, whatever the first has found
+        return any(news)
 
     def known(self, pool: PoolName) -> Observations:
         """What has come back."""

@@ -38,5 +38,7 @@ def stateful_set(
     if store.claim_templates:
         spec["volumeClaimTemplates"] = store.claim_templates
     name = names.child_name(pool.name, tier.name)
-    meta = object_meta(pool, name, tier_labels(pool, tier.name), bookkeeping(template, intent))
+    meta = object_meta(
+        pool, name, tier_labels(pool, tier.name), bookkeeping(template, intent, max_num_seqs=plan.max_num_seqs)
+    )
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}, warnings
