@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reasoningpool_runtime.admission import AdmissionConfig
 from reasoningpool_runtime.contract import Admission, Effort
 
 if TYPE_CHECKING:
@@ -146,3 +147,8 @@ async def test_without_a_known_pool_everything_passes(stack: Stack, config: obje
     state = SimpleNamespace(engine_client=SimpleNamespace(vllm_config=config))
     stack.runtime.gate.find_pool({"app": SimpleNamespace(state=state)})
     assert (await stack.chat()).status == 200
+
+
+def test_the_contract_has_admissions_own_defaults() -> None:
+    own = AdmissionConfig()
+    assert {name: getattr(own, name) for name in vars(Admission())} == vars(Admission())
