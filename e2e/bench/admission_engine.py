@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_SEQUENCES: Final = 256  # vLLM's own max_num_seqs on many devices
-_NEVER: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Engine:
         self.blocks, self.block, self.limit = blocks, block, limit
         self._step_time, self._batched = step_time, batched
         self.now = 0.0
-        self.preemptions = self.recomputed = self.steps = self.prefilled = 0
+        self.preemptions = self.steps = 0
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
 
@@ -100,7 +99,6 @@ class Engine:
             last = self.running.pop()
             last.preemptions += 1
             self.preemptions += 1
-            self.recomputed += last.held
             self.waiting.appendleft(last)
             victims += 1
         return victims
@@ -162,7 +160,6 @@ class Engine:
                     decoding.append(job)
         self.now += self._step_time.seconds(len(self.running), self.used() / self.blocks, budget - left)
         self.steps += 1
-        self.prefilled += budget - left
         return self._grow(decoding, 1, grown)
 
     def _grow(self, jobs: list[Job], steps: int, grown: Callable[[Job, int], None]) -> list[Job]:
