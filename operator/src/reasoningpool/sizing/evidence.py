@@ -23,7 +23,7 @@ _FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.INT4_EXPERTS, WeightFormat.
 # Share of the GPU's memory that the promise is lower for a class with so many start-ups.
 _WIDER: Final = {0: 0.023, 1: 0.012, 2: 0.008}
 
-_V0, _V1, _COUNTED, _SECOND = "before 0.8", "0.8 to 0.20", "since 0.21", "Model Runner V2"
+_V0, _V1, _COUNTED, _SECOND = "before 0.8", "0.8 to 0.20", "since 0.21", "with Model Runner V2"
 _ONE, _JOINED, _PCIE = "one data-centre GPU", "several with NVLink", "several without NVLink"
 _PCIE_ONE, _SHARED = "one other GPU", "memory shared with the CPU"
 _DENSE, _EXPERTS, _STATE, _TOWERS, _BITS, _SLIDING = (
