@@ -30,6 +30,7 @@ class EffectiveModel:
     # Chat-template keyword that switches thinking off, such as enable_thinking; None if there is none.
     thinking_switch: str | None
     thinking_budget_enforceable: bool
+    text_only: bool = False  # the encoders of other modalities are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

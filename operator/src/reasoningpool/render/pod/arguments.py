@@ -81,6 +81,8 @@ def _model(tier: EffectiveTier) -> Iterator[str]:
     yield f"--served-model-name={model.served_name}"
     if model.quantization is Quantization.FP8:
         yield "--quantization=fp8"
+    if model.text_only:
+        yield "--language-model-only"
     if engine.trust_remote_code:
         yield "--trust-remote-code"
     if engine.enforce_eager:
