@@ -50,7 +50,6 @@ PATHS = {
 }
 # The operator's kinds, and some that only tests use.
 TEST_KINDS = KINDS.with_kinds(
-    Kind(api_version="v1", kind="ConfigMap", plural="configmaps", grants=OWN),
     Kind(api_version="monitoring.coreos.com/v1", kind="PodMonitor", plural="podmonitors", rank=9, grants=OWN),
 )
 CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
