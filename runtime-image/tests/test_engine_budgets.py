@@ -125,7 +125,7 @@ async def test_after_sigterm_requests_in_flight_finish_and_new_ones_are_refused(
     await served.configure(
         efforts=(
             *CONFIG.efforts[:1],
-            CONFIG.efforts[1].__class__(name="medium", thinking_tokens=1200, answer_tokens=40),
+            CONFIG.efforts[1].__class__(name="medium", thinking_tokens=200, answer_tokens=40),
         )
     )
     async with (
