@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -22,8 +21,11 @@ def report(rows: Sequence[Row]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     charts = []
-    for (pool, cost, load), group in groupby(rows, key=lambda row: (row["pool"], row["recompute"], row["load"])):
-        by_policy = _by_policy(list(group))
+    groups: dict[tuple[int, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["pool"], row["recompute"], row["load"]), []).append(row)
+    for (pool, cost, load), group in groups.items():
+        by_policy = _by_policy(group)
         if "forecast" not in by_policy:
             continue
         fixed = {int(name): row for name, row in by_policy.items() if name.isdigit()}

@@ -34,10 +34,10 @@ from reasoningpool_runtime.admission import (
 
 POOL_TOKENS: Final = 4096
 CLIENTS: Final = 64
-REQUESTS: Final = 240
-WARM_UP: Final = 60
+REQUESTS: Final = 400
+WARM_UP: Final = 100
 ROUNDS: Final = 3
-LIMITS: Final = (8, 12)
+LIMITS: Final = (8, 10, 12, 16)
 ENGINE_DEFAULT: Final = 128
 STARTS: Final = 2  # servers that start at a time
 _LONGEST: Final = 1536

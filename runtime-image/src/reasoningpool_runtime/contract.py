@@ -187,7 +187,7 @@ class Admission:
     """Which requests run and which wait. Off: everything runs at once and is only counted."""
 
     enabled: bool = True
-    preempted_share: float = 0.006
+    preempted_share: float = 0.005
     max_running: int | None = None
     max_queued_requests: int = 256
     max_queued_tokens: int = 4_000_000

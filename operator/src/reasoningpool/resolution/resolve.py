@@ -17,6 +17,7 @@ from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
+from reasoningpool.resolution.runtime import resolve_runtime
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
 from reasoningpool.sizing.constants import LEAST_THINKING_TOKENS
@@ -31,6 +32,7 @@ class ResolutionSettings:
     """What an administrator decides for all pools."""
 
     allowed_service_accounts: frozenset[str] = frozenset()
+    runtime_image: str | None = None
 
 
 def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
@@ -87,6 +89,7 @@ def _tier(
         sizing_input=_sizing_input(
             tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=own, path=path
         ),
+        runtime=resolve_runtime(pool.spec.runtime, tier, engine.version, settings.runtime_image, own),
     )
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, Permanent
+from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, NotLeading, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey, controller_of, controller_uid
 from reasoningpool.reconcile.ownership import taken_over
 from reasoningpool.reconcile.shape import shape
 from reasoningpool.reconcile.store import PoolName, Store, log_fields
@@ -26,16 +26,15 @@ log = logging.getLogger(__name__)
 _TRIES_TO_OWN: Final = 5
 
 
-class NotLeading(Exception):  # noqa: N818
-    """Leadership ended; nothing may be written any more."""
-
-
 class Rediscovered(Exception):  # noqa: N818
     """An object of ours is there that the store did not know; it does now, and the pool has been woken."""
 
 
 class Writer:
-    """`may_write` is asked before every single write."""
+    """`may_write` is asked before every single write, so that nothing is read or waited for in vain.
+
+    What counts is asked again by the transport, in the moment in which a request leaves.
+    """
 
     def __init__(self, kube: Kube, store: Store, may_write: Callable[[], bool]) -> None:
         self._kube = kube
@@ -150,11 +149,5 @@ def _is_of_pool(live: Manifest, manifest: Manifest) -> bool:
 
 
 def _controller(live: Manifest) -> str:
-    references: list[dict[str, Any]] = live["metadata"].get("ownerReferences") or []
-    return next((f"{owner['kind']} {owner['name']}" for owner in references if owner.get("controller")), "")
-
-
-def controller_uid(manifest: Manifest) -> str | None:
-    """Uid of the object that controls this one."""
-    references: list[dict[str, Any]] = manifest["metadata"].get("ownerReferences") or []
-    return next((str(owner["uid"]) for owner in references if owner.get("controller")), None)
+    owner = controller_of(live)
+    return "" if owner is None else f"{owner['kind']} {owner['name']}"

@@ -16,8 +16,9 @@ from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_model import Quantization
 from reasoningpool.api.spec_tier import SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render import paths
-from reasoningpool.resolution.types import EffectiveModel, EffectiveTier, EngineVersion
-from reasoningpool.sizing.types import KVCacheDType, SizingPlan
+from reasoningpool.render.pod.runtime import runtime_arguments
+from reasoningpool.resolution.types import EffectiveModel, EffectiveTier
+from reasoningpool.sizing.types import EngineVersion, KVCacheDType, SizingPlan
 
 COMMAND: Final = ("vllm", "serve")
 
@@ -68,6 +69,7 @@ def engine_arguments(tier: EffectiveTier, plan: SizingPlan) -> tuple[str, ...]:
         *_memory(tier),
         *_serving(tier),
         *_lifecycle(tier, plan),
+        *runtime_arguments(tier),
         *tier.engine.extra_args,
     )
 
