@@ -18,6 +18,7 @@ from reasoningpool.adapters.errors import (
     KubeError,
     NotFound,
     NotInstalled,
+    NotLeading,
     Permanent,
     Transient,
     Unreachable,
@@ -30,7 +31,7 @@ from reasoningpool.planning.actions import Apply, Delete, Plan, Scale, SetLabel
 from reasoningpool.planning.snapshot import ApplyFailure
 from reasoningpool.reconcile.apply.execution import Execution
 from reasoningpool.reconcile.apply.stateful_sets import GONE_TIMEOUT_SECONDS, StatefulSets, WaitsFor
-from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer
+from reasoningpool.reconcile.apply.writer import Rediscovered, Writer
 from reasoningpool.reconcile.memory import PoolMemory, Refused, StatusSeen
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import PoolName, Store, log_fields, version_of
