@@ -33,13 +33,12 @@ check: setup ## Lint, format, types, import layers, generated files
 	@$(RUN) ruff format --check
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) python -m reasoningpool.cli crd | diff -u crds/reasoningpool.yaml - || { echo 'crds/ is stale: make generate'; exit 1; }
+	@$(RUN) python -m generate --check
 	@$(RUN) yamllint -s .yamllint.yaml crds examples operator/deploy
 	@$(RUN) shellcheck hack/*.sh .ci/run
 
-generate: setup ## Write generated files anew: the CRD and the golden manifests
-	@$(RUN) python -m reasoningpool.cli crd > crds/reasoningpool.yaml.new
-	@mv crds/reasoningpool.yaml.new crds/reasoningpool.yaml
+generate: setup ## Write generated files: the CRD, the references in docs/ and the golden files
+	@$(RUN) python -m generate
 	@$(RUN) pytest -q tests/golden --update-golden
 
 bench: setup ## Benchmarks with figures (minutes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bench import (
+    admission,
     cluster_start,
     concurrency,
     plan_log_speed,
@@ -14,6 +15,7 @@ from bench import (
     preemption_calibration,
     preemption_link,
     sizing_accuracy,
+    startup,
     thousand_pools,
 )
 
@@ -28,6 +30,7 @@ def _accuracy() -> None:
 
 
 BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
+    "admission": admission.main,
     "cluster-start": cluster_start.main,
     "concurrency": concurrency.main,
     "plan-log-speed": plan_log_speed.main,
@@ -35,6 +38,7 @@ BENCHMARKS: Final[dict[str, Callable[[], None]]] = {
     "preemption-calibration": preemption_calibration.main,
     "preemption-link": preemption_link.main,
     "sizing-accuracy": _accuracy,
+    "startup": startup.main,
     "thousand-pools": thousand_pools.main,
 }
 

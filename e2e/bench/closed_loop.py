@@ -86,7 +86,7 @@ class _Running:
     latencies: list[tuple[float, float]]  # when a request completed, and how long it took
 
     async def look(self) -> dict[str, float]:
-        seen = await _counters(self.session)
+        seen = await counters(self.session)
         processes = [self.server, *self.server.children(recursive=True)]
         times = [each.cpu_times() for each in processes]
         return seen | {"time": time.monotonic(), "cpu": sum(each.user + each.system for each in times)}
@@ -114,7 +114,7 @@ def _window(before: dict[str, float], after: dict[str, float], latencies: list[t
         requests=round(change["request_num_preemptions_count"]),
         output_tokens=round(change["generation_tokens_total"]),
         preemptions=round(change["num_preemptions_total"]),
-        preempted=_preempted_requests(change),
+        preempted=preempted_requests(change),
         cpu_s=change["cpu"],
         latencies=[took for at, took in latencies if before["time"] <= at <= after["time"]],
     )
@@ -141,14 +141,15 @@ async def _sleep_unless_failed(workers: list[asyncio.Task[None]], seconds: float
 async def _idle(session: aiohttp.ClientSession, deadline_s: float = 30.0) -> None:
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
-        now = await _counters(session)
+        now = await counters(session)
         if not now["num_requests_running"] and not now["num_requests_waiting"]:
             return
         await asyncio.sleep(0.1)
     raise RuntimeError("the server went on with requests whose clients were gone")
 
 
-async def _counters(session: aiohttp.ClientSession) -> dict[str, float]:
+async def counters(session: aiohttp.ClientSession) -> dict[str, float]:
+    """The engine's counters now, all labels of a name together."""
     async with session.get("/metrics") as response:
         page = await response.text()
     found: dict[str, float] = {}
@@ -159,7 +160,7 @@ async def _counters(session: aiohttp.ClientSession) -> dict[str, float]:
     return found
 
 
-def _preempted_requests(change: dict[str, float]) -> int:
+def preempted_requests(change: dict[str, float]) -> int:
     """Requests preempted at least once, from the histogram of preemptions per request.
 
     Its first bucket holds 0 and 1 together, so those preempted once are what is left of the sum: all preemptions less

@@ -14,8 +14,8 @@ import yaml
 from reasoningpool import sizing
 from reasoningpool.api.resource import parse_pool
 from reasoningpool.objects import Manifest
-from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.plan import PlanningSettings, plan
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.verification import correction
 from reasoningpool.resolution.resolve import resolve
 

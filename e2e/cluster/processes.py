@@ -1,7 +1,8 @@
 """Starting, finding and ending the processes of a cluster.
 
 Every process carries the cluster's identity and its component's name in its environment, so `down` finds also
-those that a killed starter had no time to write down. A recorded process is known by number and start time.
+those that a killed starter had no time to write down. A recorded process is known by its number, the boot of the
+machine and the time since then at which it started: a clock that is set changes none of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -19,7 +21,6 @@ from cluster.state import Component, Place, ProcessId, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 IDENTITY = "REASONINGPOOL_CLUSTER"
 COMPONENT = "REASONINGPOOL_COMPONENT"
@@ -27,7 +28,7 @@ HOLDER = "node-holder"  # the component whose namespaces the others join
 TAIL_LINES = 25
 TERMINATE_SECONDS = 10.0
 KILL_SECONDS = 60.0  # a killed process still needs processor time to end, and the machine may be busy
-_SAME_START_SECONDS = 2.0  # psutil derives the start time from the clock, which may be adjusted
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PASSED_ON = ("HOME", "LANG", "PATH", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _children: list[subprocess.Popen[bytes]] = []  # of this Python process, to be reaped
@@ -57,21 +58,36 @@ def start(state: State, component: Component) -> None:
     forks = component.forks or component.place is Place.NODE  # nsenter forks into a process namespace
     pid = _inner(process, state, component) if forks else process.pid
     with contextlib.suppress(psutil.NoSuchProcess):  # a death at once is found by the caller's wait
-        state.processes[component.name] = ProcessId(pid, psutil.Process(pid).create_time())
+        state.processes[component.name] = process_id(pid)
     state.save()
 
 
 def this_process() -> ProcessId:
     """The running Python process."""
-    return ProcessId(os.getpid(), psutil.Process().create_time())
+    return process_id(os.getpid())
+
+
+def process_id(pid: int) -> ProcessId:
+    """The process that has this number now.
+
+    Raises:
+        psutil.NoSuchProcess: there is none.
+    """
+    if not _BOOT_ID.exists():  # not Linux
+        return ProcessId(pid, "", round(psutil.Process(pid).create_time() * 1000))
+    try:
+        # The name, in parentheses, may hold anything; what follows it begins with field 3 of proc(5), the start is 22.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return ProcessId(pid, _BOOT_ID.read_text().strip(), int(fields[22 - 3]))
 
 
 def alive(process: ProcessId) -> bool:
     """Whether this very process runs (a zombie does not)."""
     reap()
     try:
-        found = psutil.Process(process.pid)
-        return abs(found.create_time() - process.started) < _SAME_START_SECONDS and _runs(found)
+        return process_id(process.pid) == process and _runs(psutil.Process(process.pid))
     except psutil.NoSuchProcess:
         return False
 

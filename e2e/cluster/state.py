@@ -50,10 +50,11 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process, told apart from a later one with the same number by its start time."""
+    """A process, told apart from a later one with the same number by when it started: in ticks since that boot."""
 
     pid: int
-    started: float
+    boot: str = ""
+    started_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from aiohttp import web
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import Apply, Plan
+from reasoningpool.objects import KINDS, Kind, Manifest, ObjectKey
+from reasoningpool.objects.kinds import OWN
+from reasoningpool.planning.actions import Apply, Plan, Scale
 from reasoningpool.reconcile.apply.executor import Executor, Report
 from reasoningpool.reconcile.memory import PoolMemory
 from reasoningpool.reconcile.observer import Observer
@@ -44,8 +45,14 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Pod": "/api/v1/namespaces/{}/pods",
     "Event": "/api/v1/namespaces/{}/events",
+    "Widget": "/apis/test.reasoningpool.io/v1/namespaces/{}/widgets",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
 }
+# The operator's kinds, and some that only tests use.
+TEST_KINDS = KINDS.with_kinds(
+    Kind(api_version="v1", kind="ConfigMap", plural="configmaps", grants=OWN),
+    Kind(api_version="monitoring.coreos.com/v1", kind="PodMonitor", plural="podmonitors", rank=9, grants=OWN),
+)
 CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
 
 
@@ -141,6 +148,29 @@ def owned_spec(stateful_set: Manifest, manager: str) -> set[str]:
 # -- parts ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Workload:
+    """A StatefulSet to apply and, unless it is left to others, its number of replicas."""
+
+    apply: Apply
+    replicas: int | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.apply.manifest
+
+
+def plan_of(*wanted: Apply | Workload, **more: Any) -> Plan:
+    """A plan that wants these objects."""
+    scales = [
+        Scale(key=key(item.manifest), replicas=item.replicas, why="a test")
+        for item in wanted
+        if isinstance(item, Workload) and item.replicas is not None
+    ]
+    applies = [item.apply if isinstance(item, Workload) else item for item in wanted]
+    return Plan(**{"applies": tuple(applies), "scales": tuple(scales)} | more)
+
+
 @dataclass
 class Parts:
     """Store and executor on a real API server, with a pool of no kind as the owner of what is applied."""
@@ -160,13 +190,13 @@ class Parts:
         """What the watches would have brought by now."""
         await Observer(self.kube, self.store, _NoPools(), (self.cluster.namespace,), lag=0.0).compare()
 
-    async def carry_out(self, *applies: Apply, **plan: Any) -> Report:
-        return await self.executor.carry_out(self.name, Plan(applies=applies, **plan), self.memory)
+    async def carry_out(self, *wanted: Apply | Workload, **more: Any) -> Report:
+        return await self.executor.carry_out(self.name, plan_of(*wanted, **more), self.memory)
 
     def restarted(self) -> None:
         """Forget everything, as a new process would."""
         self.memory = PoolMemory()
-        self.store = Store()
+        self.store = Store(kinds=TEST_KINDS)
         self.executor = Executor(self.kube, self.store)
 
     def meta(self, name: str, **more: Any) -> Manifest:
@@ -227,11 +257,11 @@ class _NoPools:
 @contextlib.asynccontextmanager
 async def parts(kubeconfig: Path, api: ApiServer, namespace: str) -> AsyncIterator[Parts]:
     client, relogin = await connect(kubeconfig=str(kubeconfig))
-    kube = Kube(client, relogin)
+    kube = Kube(client, relogin, kinds=TEST_KINDS)
     try:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "p", "namespace": namespace}}
         pool = await kube.create(owner, manager="test")
-        store = Store()
+        store = Store(kinds=TEST_KINDS)
         yield Parts(kube, Cluster(api, namespace), store, Executor(kube, store), pool)
     finally:
         await kube.close()
@@ -356,9 +386,17 @@ class Faults:
 class OperatorProcess:
     """`reasoningpool run` on one namespace, with its Lease in the same one."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str, **env: str) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        log: Path,
+        *flags: str,
+        program: tuple[str, ...] = ("-m", "reasoningpool.cli"),
+        **env: str,
+    ) -> None:
         self.log = log
-        command = [sys.executable, "-m", "reasoningpool.cli", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, *program, "run", "--kubeconfig", str(kubeconfig)]
         command += ["--namespace", namespace, "--lease-namespace", namespace, "--health-port", "0", *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("REASONINGPOOL_")}
         with log.open("a") as output:

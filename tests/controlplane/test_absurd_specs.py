@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reasoningpool.api.resource import SpecError, parse_pool
-from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.plan import PlanningSettings, plan
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings
 from support.pools import full
 
@@ -79,7 +79,7 @@ def check(apiserver: ApiServer, body: dict[str, Any], what: str) -> None:
         refused = ""
     except SpecError as error:
         refused = str(error)
-        assert all(problem.path and problem.message for problem in error.problems), what
+        assert all(finding.path and finding.message for finding in error.findings), what
     if answer.ok:
         # The server may drop an empty value for one of its own, which is what the operator then sees.
         body = answer.body

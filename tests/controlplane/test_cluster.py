@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 
 from cluster import builds, controlplane, core, kwok, lifecycle, processes
 from cluster.errors import ClusterError
-from cluster.state import STATE_FILE, Component, ProcessId, Profile, State, all_states, load
+from cluster.state import STATE_FILE, Component, Profile, State, all_states, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -259,7 +260,27 @@ def test_start_that_fails_shows_why_and_removes_what_it_made(monkeypatch: pytest
 def test_a_reused_process_number_is_not_taken_for_the_component() -> None:
     myself = processes.this_process()
     assert processes.alive(myself)
-    assert not processes.alive(ProcessId(myself.pid, myself.started - 60))
+    assert not processes.alive(replace(myself, started_ticks=myself.started_ticks - 1))
+    assert not processes.alive(replace(myself, boot="another"))
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -2.5, 3.0, 3600.0])
+def test_a_component_is_the_same_one_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    myself = processes.this_process()
+    at, clock = psutil.boot_time(), time.time
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: at + jump)
+    monkeypatch.setattr(time, "time", lambda: clock() + jump)
+    assert processes.this_process() == myself
+    assert processes.alive(myself)
+
+
+def test_a_process_that_has_ended_and_one_of_a_strange_name_are_told_apart() -> None:
+    with subprocess.Popen(["bash", "-c", "exec -a ') R 1 (x' sleep 60"]) as child:
+        started = processes.process_id(child.pid)
+        assert processes.alive(started)
+        child.kill()
+        child.wait()
+        assert not processes.alive(started)
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "..", "-a", "a" * 31])

@@ -226,7 +226,7 @@ def test_rule_is_enforced_by_the_api_server_with_its_message(apiserver: ApiServe
 def test_command_line_refuses_what_the_api_server_refuses(case: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_pool(_without_nones(RULES[case][0]))
-    assert all(problem.path and problem.message for problem in refused.value.problems)
+    assert all(finding.path and finding.message for finding in refused.value.findings)
 
 
 def test_every_rule_of_the_models_has_a_case() -> None:

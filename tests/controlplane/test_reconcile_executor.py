@@ -7,13 +7,24 @@ import time
 
 import pytest
 
-from controlplane.operator_support import Parts, eventually, key, owned_spec, owners_of_replicas, parts
+from controlplane.operator_support import (
+    TEST_KINDS,
+    Parts,
+    Workload,
+    eventually,
+    key,
+    owned_spec,
+    owners_of_replicas,
+    parts,
+    plan_of,
+)
 from reasoningpool.adapters.errors import NotFound, Permanent
+from reasoningpool.adapters.gate import Allowance
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import connect
 from reasoningpool.api import names
-from reasoningpool.objects import ObjectKey
-from reasoningpool.planning.types import Apply, Plan, Prune
+from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.planning.actions import Apply, Delete, Plan, Scale, SetLabel
 from reasoningpool.reconcile.apply.executor import Executor, NotLeading
 
 SCALE, MAIN = names.SCALE_FIELD_MANAGER, names.FIELD_MANAGER
@@ -26,17 +37,22 @@ async def world(crd_cluster, apiserver):
         yield made
 
 
-def engines(world: Parts, replicas: int | None = None, **changes) -> Apply:
-    return Apply(manifest=world.stateful_set(**changes), replicas=replicas, orphan_on_immutable=True)
+def apply(manifest: Manifest) -> Apply:
+    return Apply(manifest=manifest, why="a test")
+
+
+def engines(world: Parts, replicas: int | None = None, **changes) -> Workload:
+    made = Apply(manifest=world.stateful_set(**changes), orphan_on_immutable=True, why="a test")
+    return Workload(made, replicas)
 
 
 def live(world: Parts, name="p-a"):
     return world.cluster.get("StatefulSet", name)
 
 
-async def settled(world: Parts, *applies: Apply):
+async def settled(world: Parts, *wanted: Apply | Workload, **more):
     """Carry out, and look at what the controllers made of it."""
-    report = await world.carry_out(*applies)
+    report = await world.carry_out(*wanted, **more)
     assert (report.failures, report.transient) == ((), [])
     await world.look()
 
@@ -124,7 +140,7 @@ CLAIM = {
 }
 
 
-async def killed_within_creation(world: Parts, monkeypatch, steps: int, apply: Apply) -> None:
+async def killed_within_creation(world: Parts, monkeypatch, steps: int, wanted: Workload) -> None:
     """What a SIGKILL after so many requests leaves, seen by a new process."""
     real, sent = world.kube.apply, []
 
@@ -136,7 +152,7 @@ async def killed_within_creation(world: Parts, monkeypatch, steps: int, apply: A
 
     monkeypatch.setattr(world.kube, "apply", dying)
     with pytest.raises(asyncio.CancelledError):
-        await world.carry_out(apply)
+        await world.carry_out(wanted)
     monkeypatch.undo()
     world.restarted()
     await world.look()
@@ -180,12 +196,11 @@ async def test_claims_that_the_pool_dropped_while_the_creation_was_cut_short_are
 
 
 async def test_creation_costs_three_requests_even_if_other_pools_come_in_between(world):
-    apply = engines(world, 3)
-    report = await world.executor.carry_out(
-        world.name, Plan(applies=(apply, Apply(manifest=world.service()))), world.memory, hurry=lambda: True
-    )
+    wanted = engines(world, 3)
+    plan = plan_of(wanted, apply(world.service()))
+    report = await world.executor.carry_out(world.name, plan, world.memory, others_wait=lambda: True)
     assert not report.complete
-    await settled(world, apply)
+    await settled(world, wanted)
     assert world.kube.requests["apply", "StatefulSet"] == 3
     assert world.kube.requests["merge", "StatefulSet"] == 0
 
@@ -194,7 +209,7 @@ async def test_creation_costs_three_requests_even_if_other_pools_come_in_between
 
 
 async def test_what_is_settled_asks_for_nothing(world):
-    wanted = (engines(world, 2), Apply(manifest=world.service()))
+    wanted = (engines(world, 2), apply(world.service()))
     await settled(world, *wanted)
     await world.pods(2)
     before = sum(world.kube.requests.values())
@@ -217,7 +232,7 @@ async def test_a_status_write_of_a_controller_is_no_reason_to_apply(world):
 
 
 async def test_a_new_process_applies_once_and_writes_nothing(world):
-    wanted = (engines(world, 2), Apply(manifest=world.service()))
+    wanted = (engines(world, 2), apply(world.service()))
     await settled(world, *wanted)
     await world.pods(2)
     eventually(lambda: live(world).get("status", {}).get("observedGeneration") == 1, "the controller to settle")
@@ -229,23 +244,23 @@ async def test_a_new_process_applies_once_and_writes_nothing(world):
 
 
 async def test_somebodys_edit_is_taken_back(world):
-    await settled(world, Apply(manifest=world.service(port=8000)))
+    await settled(world, apply(world.service(port=8000)))
     world.cluster.patch("Service", "p-a", {"metadata": {"labels": {names.LABEL_POOL: "p", "theirs": "kept"}}})
     path, content = world.cluster.path("Service", "p-a"), "application/strategic-merge-patch+json"
     edit = {"spec": {"selector": {names.LABEL_TIER: "b"}}}
     assert world.cluster.api.request("PATCH", path, edit, content_type=content).ok
     await world.look()
-    await settled(world, Apply(manifest=world.service(port=8000)))
+    await settled(world, apply(world.service(port=8000)))
     after = world.cluster.get("Service", "p-a")
     assert after["spec"]["selector"][names.LABEL_TIER] == "a"
     assert after["metadata"]["labels"]["theirs"] == "kept"
 
 
 async def test_a_deleted_child_is_made_again(world):
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     world.cluster.delete("Service", "p-a")
     await world.look()
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     assert world.cluster.get("Service", "p-a")
 
 
@@ -255,7 +270,7 @@ async def test_a_deleted_child_is_made_again(world):
 @pytest.mark.parametrize("lost", [[names.LABEL_POOL], [names.LABEL_MANAGED_BY], list(names.pool_selector("p"))])
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_labels_are_put_back_and_the_object_is_known_again(world, lost, restarted):
-    wanted = (engines(world, 2), Apply(manifest=world.service()), Apply(manifest=account(world)))
+    wanted = (engines(world, 2), apply(world.service()), apply(account(world)))
     await settled(world, *wanted)
     before = live(world)
     for kind, name in (("StatefulSet", "p-a"), ("Service", "p-a"), ("ServiceAccount", "p-engine")):
@@ -308,21 +323,21 @@ def edit(world: Parts, kind: str, name: str, *operations) -> None:
 
 
 async def test_a_port_whose_number_somebody_changed_is_changed_back_in_the_same_service(world):
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     before = world.cluster.get("Service", "p-a")
     edit(world, "Service", "p-a", {"op": "replace", "path": "/spec/ports/0/port", "value": 9000})
     await world.look()
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     after = world.cluster.get("Service", "p-a")
     assert after["spec"] == before["spec"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     sent = sum(world.kube.requests.values())
-    await world.carry_out(Apply(manifest=world.service()))
+    await world.carry_out(apply(world.service()))
     assert sum(world.kube.requests.values()) == sent
 
 
 async def test_a_port_is_changed_back_though_the_labels_are_gone_too(world):
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     before = world.cluster.get("Service", "p-a")
     edit(
         world,
@@ -333,16 +348,16 @@ async def test_a_port_is_changed_back_though_the_labels_are_gone_too(world):
     )
     world.restarted()
     await world.look()
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     assert world.cluster.get("Service", "p-a")["spec"] == before["spec"]
 
 
 async def test_a_volume_and_a_variable_of_another_kind_are_changed_back(world):
-    apply = engines(world, 2)
-    pod = apply.manifest["spec"]["template"]["spec"]
+    wanted = engines(world, 2)
+    pod = wanted.manifest["spec"]["template"]["spec"]
     pod["containers"][0]["env"] = [{"name": "KIND", "value": "1"}]
     pod["volumes"] = [{"name": "home", "emptyDir": {}}]
-    await settled(world, apply)
+    await settled(world, wanted)
     before, at = live(world), "/spec/template/spec"
     edit(
         world,
@@ -356,7 +371,7 @@ async def test_a_volume_and_a_variable_of_another_kind_are_changed_back(world):
         },
     )
     await world.look()
-    await settled(world, apply)
+    await settled(world, wanted)
     assert live(world)["spec"] == before["spec"]
     assert live(world)["metadata"]["uid"] == before["metadata"]["uid"]
     assert owned_spec(live(world), SCALE) == {"f:replicas"}
@@ -365,21 +380,21 @@ async def test_a_volume_and_a_variable_of_another_kind_are_changed_back(world):
 async def test_a_disruption_budget_turned_round_is_turned_back(world):
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": names.tier_selector("p", "a")}}
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": world.meta("p-a"), "spec": spec}
-    await settled(world, Apply(manifest=budget))
+    await settled(world, apply(budget))
     world.cluster.patch("PodDisruptionBudget", "p-a", {"spec": {"maxUnavailable": None, "minAvailable": 1}})
     await world.look()
-    await settled(world, Apply(manifest=budget))
+    await settled(world, apply(budget))
     assert world.cluster.get("PodDisruptionBudget", "p-a")["spec"] == spec
 
 
 async def test_what_somebody_adds_beside_ours_stays(world):
-    await settled(world, Apply(manifest=world.service()), engines(world, 1))
+    await settled(world, apply(world.service()), engines(world, 1))
     port = {"name": "metrics", "port": 9000, "protocol": "TCP", "targetPort": 9000}
     edit(world, "Service", "p-a", {"op": "add", "path": "/spec/ports/-", "value": port})
     theirs = {"name": "sidecar", "image": "theirs:1"}
     edit(world, "StatefulSet", "p-a", {"op": "add", "path": "/spec/template/spec/containers/-", "value": theirs})
     await world.look()
-    await settled(world, Apply(manifest=world.service()), engines(world, 1))
+    await settled(world, apply(world.service()), engines(world, 1))
     assert port in world.cluster.get("Service", "p-a")["spec"]["ports"]
     names_of = [entry["name"] for entry in live(world)["spec"]["template"]["spec"]["containers"]]
     assert sorted(names_of) == ["engine", "sidecar"]
@@ -391,7 +406,7 @@ async def test_a_service_of_somebody_else_with_a_port_of_our_name_is_called_thei
     theirs["spec"]["selector"] = {names.LABEL_POOL: "p", names.LABEL_TIER: "a"}
     await world.kube.create(theirs, manager="them")
     before = world.cluster.get("Service", "p-a")
-    (failure,) = (await world.carry_out(Apply(manifest=world.service()))).failures
+    (failure,) = (await world.carry_out(apply(world.service()))).failures
     assert "does not belong to this pool" in failure.message
     assert world.cluster.get("Service", "p-a") == before
 
@@ -473,7 +488,7 @@ async def test_a_set_that_is_still_being_deleted_is_waited_for_and_then_made_ane
 
 async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_and_scaling_goes_on(world):
     await settled(world, engines(world, 1))
-    stubborn = Apply(manifest=world.stateful_set(service="another"), replicas=2)
+    stubborn = Workload(apply(world.stateful_set(service="another")), replicas=2)
     report = await world.carry_out(stubborn)
     (failure,) = report.failures
     assert failure.key.name == "p-a"
@@ -487,7 +502,7 @@ async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_
 async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world):
     bad = world.service("p-bad")
     bad["spec"]["ports"][0]["port"] = 99999
-    wanted = (Apply(manifest=bad), Apply(manifest=world.service()), engines(world, 1))
+    wanted = (apply(bad), apply(world.service()), engines(world, 1))
     report = await world.carry_out(*wanted)
     assert [failure.key.name for failure in report.failures] == ["p-bad"]
     assert "spec.ports[0].port" in report.failures[0].message
@@ -502,14 +517,14 @@ async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world)
 async def test_k18_a_changed_wish_is_tried_at_once_and_clears_the_refusal(world):
     bad = world.service()
     bad["spec"]["ports"][0]["port"] = 99999
-    assert (await world.carry_out(Apply(manifest=bad))).failures
-    assert (await world.carry_out(Apply(manifest=world.service()))).failures == ()
+    assert (await world.carry_out(apply(bad))).failures
+    assert (await world.carry_out(apply(world.service()))).failures == ()
 
 
 async def test_k18_a_field_the_server_does_not_know_is_permanent_although_it_says_500(world):
     strange = world.service()
     strange["spec"]["bogus"] = True
-    (failure,) = (await world.carry_out(Apply(manifest=strange))).failures
+    (failure,) = (await world.carry_out(apply(strange))).failures
     assert "bogus" in failure.message
 
 
@@ -520,14 +535,14 @@ async def test_a_kind_that_is_not_installed_is_said_so(world):
         "metadata": world.meta("p"),
         "spec": {},
     }
-    (failure,) = (await world.carry_out(Apply(manifest=monitor))).failures
+    (failure,) = (await world.carry_out(apply(monitor))).failures
     assert failure.message == "the cluster does not serve PodMonitor (monitoring.coreos.com/v1)"
 
 
 async def test_text_beyond_the_bmp_arrives_as_it_was_written(world):
     engine = world.stateful_set()
     engine["metadata"]["annotations"] = {"note": '😀 漢 é "quoted"\nline'}
-    await settled(world, Apply(manifest=engine))
+    await settled(world, apply(engine))
     assert live(world)["metadata"]["annotations"]["note"] == engine["metadata"]["annotations"]["note"]
 
 
@@ -537,7 +552,7 @@ async def test_no_pods_run_under_an_account_of_somebody_else(world):
     await world.kube.create(theirs, manager="them")
     engine = world.stateful_set()
     engine["spec"]["template"]["spec"]["serviceAccountName"] = "p-engine"
-    report = await world.carry_out(Apply(manifest=account), Apply(manifest=engine))
+    report = await world.carry_out(apply(account), apply(engine))
     assert {failure.key.kind for failure in report.failures} == {"ServiceAccount", "StatefulSet"}
     assert [failure.key.kind for failure in report.failures] == ["ServiceAccount", "StatefulSet"]
     assert "does not belong to this pool" in report.failures[0].message
@@ -550,7 +565,7 @@ async def test_an_object_that_was_in_the_way_is_made_soon_after_it_is_gone(world
     await world.kube.create(theirs, manager="them")
     engine = engines(world, 1)
     engine.manifest["spec"]["template"]["spec"]["serviceAccountName"] = "p-engine"
-    wanted = (Apply(manifest=account(world)), engine)
+    wanted = (apply(account(world)), engine)
     for _ in range(6):  # as long as it stands, ever later, but never later than this
         assert (await world.carry_out(*wanted)).failures
         assert 0 < world.memory.next_retry() - time.monotonic() <= 30
@@ -563,13 +578,14 @@ async def test_an_object_that_was_in_the_way_is_made_soon_after_it_is_gone(world
 
 
 async def test_a_cause_that_holds_up_everything_is_tried_by_all_only_so_often(world):
-    bad = [Apply(manifest=world.service(f"p-{number}", port=99999)) for number in range(30)]
+    world.executor._retries = Allowance(10.0, clock=lambda: 0.0)  # a slow machine would earn more tries meanwhile
+    bad = [apply(world.service(f"p-{number}", port=99999)) for number in range(30)]
     await world.carry_out(*bad)
     sent = world.kube.requests["apply", "Service"]
     for refused in world.memory.refused.values():
         refused.retry_at = 0.0
     await world.carry_out(*bad)
-    assert 10 <= world.kube.requests["apply", "Service"] - sent < 20
+    assert world.kube.requests["apply", "Service"] - sent == 10
     assert time.monotonic() < world.memory.next_retry() <= time.monotonic() + 30
 
 
@@ -578,7 +594,7 @@ async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_i
     theirs = {**ours, "metadata": {"name": "p-engine", "namespace": ours["metadata"]["namespace"]}}
     await world.kube.create(theirs, manager="them")
     before = world.cluster.get("ServiceAccount", "p-engine")
-    (failure,) = (await world.carry_out(Apply(manifest=ours))).failures
+    (failure,) = (await world.carry_out(apply(ours))).failures
     assert "does not belong to this pool" in failure.message
     assert world.cluster.get("ServiceAccount", "p-engine") == before
 
@@ -591,20 +607,20 @@ async def test_an_object_of_somebody_else_is_not_taken_over(world):
     before = world.cluster.get("Service", "p-a")
     ours = world.service()
     ours["spec"]["ports"][0]["targetPort"] = 8000
-    (failure,) = (await world.carry_out(Apply(manifest=ours))).failures
+    (failure,) = (await world.carry_out(apply(ours))).failures
     assert "does not belong to this pool" in failure.message
     assert world.cluster.get("Service", "p-a") == before
 
 
 async def test_our_own_object_is_taken_back_even_without_its_labels(world):
-    await settled(world, Apply(manifest=world.service()))
+    await settled(world, apply(world.service()))
     world.cluster.patch("Service", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}})
     edit = [{"op": "replace", "path": "/spec/ports/0/name", "value": "other"}]
     path, content = world.cluster.path("Service", "p-a"), "application/json-patch+json"
     assert world.cluster.api.request("PATCH", path, edit, content_type=content).ok
     world.restarted()
     await world.look()
-    assert (await world.carry_out(Apply(manifest=world.service()))).failures == ()
+    assert (await world.carry_out(apply(world.service()))).failures == ()
     after = world.cluster.get("Service", "p-a")
     assert after["metadata"]["labels"][names.LABEL_POOL] == "p"
 
@@ -613,7 +629,7 @@ async def test_a_missing_permission_names_verb_and_resource(world, crd_cluster):
     namespace = world.cluster.namespace
     token = crd_cluster.kubectl("create", "token", "default", "-n", namespace).stdout.strip()
     world.kube._api.configuration.api_key["BearerToken"] = f"Bearer {token}"
-    (failure,) = (await world.carry_out(Apply(manifest=world.service()))).failures
+    (failure,) = (await world.carry_out(apply(world.service()))).failures
     assert 'cannot patch resource "services"' in failure.message
     assert f'in the namespace "{namespace}"' in failure.message
     assert "rbac.yaml" in failure.message
@@ -622,35 +638,115 @@ async def test_a_missing_permission_names_verb_and_resource(world, crd_cluster):
 # -- deletions -----------------------------------------------------------------------------------------------------
 
 
-async def test_prunes_delete_what_was_seen_and_nothing_else(world):
-    await settled(world, Apply(manifest=world.service()), Apply(manifest=world.service("p-b")))
+async def test_deletes_remove_what_was_seen_and_nothing_else(world):
+    await settled(world, apply(world.service()), apply(world.service("p-b")))
     seen = {item["metadata"]["name"]: item["metadata"]["uid"] for item in world.cluster.list("Service")}
-    prune = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-b"), uid=seen["p-b"])
-    other = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid="00000000-0000-0000-0000-0")
-    report = await world.carry_out(prunes=(prune, other))
+    delete = Delete(why="a test", key=ObjectKey("v1", "Service", world.cluster.namespace, "p-b"), uid=seen["p-b"])
+    other = Delete(
+        why="a test", key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid="00000000-0000-0000-0000-0"
+    )
+    report = await world.carry_out(deletes=(delete, other))
     assert (report.failures, report.transient) == ((), [])
     assert world.cluster.get("Service", "p-b") is None
     assert world.cluster.get("Service", "p-a")["metadata"]["uid"] == seen["p-a"]
 
 
-async def test_k01_what_is_gone_already_is_pruned_without_complaint(world):
-    await settled(world, Apply(manifest=world.service()))
+async def test_k01_what_is_gone_already_is_deleted_without_complaint(world):
+    await settled(world, apply(world.service()))
     uid = world.cluster.get("Service", "p-a")["metadata"]["uid"]
-    prune = Prune(key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid=uid)
+    delete = Delete(why="a test", key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid=uid)
     for _ in range(2):
-        report = await world.carry_out(prunes=(prune,))
+        report = await world.carry_out(deletes=(delete,))
         assert (report.failures, report.transient) == ((), [])
 
 
 async def test_pod_deletions_spare_a_pod_of_the_same_name(world):
     await settled(world, engines(world, 1))
     before = await world.pods(1)
-    stale = Prune(key=ObjectKey("v1", "Pod", world.cluster.namespace, "p-a-0"), uid="00000000-0000-0000-0000-0")
-    await world.carry_out(engines(world, 1), pod_deletions=(stale,))
+    stale = Delete(
+        why="a test", key=ObjectKey("v1", "Pod", world.cluster.namespace, "p-a-0"), uid="00000000-0000-0000-0000-0"
+    )
+    await world.carry_out(engines(world, 1), deletes=(stale,))
     assert world.cluster.pods() == before
-    right = Prune(key=stale.key, uid=before["p-a-0"])
-    await world.carry_out(engines(world, 1), pod_deletions=(right,))
+    right = Delete(why="a test", key=stale.key, uid=before["p-a-0"])
+    await world.carry_out(engines(world, 1), deletes=(right,))
     eventually(lambda: world.cluster.pods().get("p-a-0") not in {None, before["p-a-0"]}, "another pod")
+
+
+# -- labels of pods ------------------------------------------------------------------------------------------------
+
+DRAINING = "reasoningpool.io/draining"
+
+
+def labelled(world: Parts, uid: str, value: str | None, name: str = "p-a-0") -> SetLabel:
+    pod = ObjectKey("v1", "Pod", world.cluster.namespace, name)
+    return SetLabel(key=pod, uid=uid, label=DRAINING, value=value, why="a test")
+
+
+async def test_label_of_a_pod_is_set_and_removed_under_a_manager_of_its_own(world):
+    wanted = engines(world, 1)
+    await settled(world, wanted)
+    uid = (await world.pods(1))["p-a-0"]
+    before = world.cluster.get("Pod", "p-a-0")["metadata"]["labels"]
+    await settled(world, wanted, labels=(labelled(world, uid, "true"),))
+    meta = world.cluster.get("Pod", "p-a-0")["metadata"]
+    assert meta["labels"] == before | {DRAINING: "true"}
+    (owned,) = [entry for entry in meta["managedFields"] if entry["manager"] == names.LABEL_FIELD_MANAGER]
+    assert owned["fieldsV1"] == {"f:metadata": {"f:labels": {f"f:{DRAINING}": {}}}}
+    await settled(world, wanted, labels=(labelled(world, uid, None),))
+    assert world.cluster.get("Pod", "p-a-0")["metadata"]["labels"] == before
+
+
+async def test_label_that_is_there_costs_no_request(world):
+    wanted = engines(world, 1)
+    await settled(world, wanted)
+    uid = (await world.pods(1))["p-a-0"]
+    for value in ("true", None):
+        await settled(world, wanted, labels=(labelled(world, uid, value),))
+        sent = sum(world.kube.requests.values())
+        await world.carry_out(wanted, labels=(labelled(world, uid, value),))
+        assert sum(world.kube.requests.values()) == sent
+
+
+async def test_label_spares_a_pod_of_the_same_name_and_one_that_is_gone(world):
+    wanted = engines(world, 1)
+    await settled(world, wanted)
+    uid = (await world.pods(1))["p-a-0"]
+    before = world.cluster.get("Pod", "p-a-0")["metadata"]["labels"]
+    stale = "00000000-0000-0000-0000-000000000000"
+    report = await world.carry_out(
+        wanted, labels=(labelled(world, stale, "true"), labelled(world, uid, "true", name="p-a-7"))
+    )
+    assert (report.failures, report.transient) == ((), [])
+    assert world.cluster.get("Pod", "p-a-0")["metadata"]["labels"] == before
+    assert world.cluster.get("Pod", "p-a-7") is None
+
+
+async def test_label_is_not_set_without_leadership(world):
+    await settled(world, engines(world, 1))
+    uid = (await world.pods(1))["p-a-0"]
+    before = world.cluster.get("Pod", "p-a-0")["metadata"]["labels"]
+    world.executor = Executor(world.kube, world.store, may_write=lambda: False)
+    with pytest.raises(NotLeading):
+        await world.carry_out(labels=(labelled(world, uid, "true"),))
+    assert world.cluster.get("Pod", "p-a-0")["metadata"]["labels"] == before
+
+
+# -- scaling without an apply --------------------------------------------------------------------------------------
+
+
+async def test_stateful_set_that_a_plan_only_scales_is_scaled_once(world):
+    await settled(world, engines(world, 1))
+    scale = Scale(key=key(live(world)), replicas=3, why="a test")
+    for _ in range(2):
+        await world.executor.carry_out(world.name, Plan(scales=(scale,)), world.memory)
+        await world.look()
+    assert live(world)["spec"]["replicas"] == 3
+    assert owners_of_replicas(live(world)) == {SCALE}
+    sent = sum(world.kube.requests.values())
+    await world.executor.carry_out(world.name, Plan(scales=(scale,)), world.memory)
+    assert world.kube.requests["apply", "StatefulSet"] > 0
+    assert sum(world.kube.requests.values()) == sent
 
 
 # -- leadership and credentials ------------------------------------------------------------------------------------
@@ -667,7 +763,7 @@ async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
     answers = iter([True, False])
     world.executor = Executor(world.kube, world.store, may_write=lambda: next(answers, False))
     with pytest.raises(NotLeading):
-        await world.carry_out(Apply(manifest=world.service("p-1")), Apply(manifest=world.service("p-2")))
+        await world.carry_out(apply(world.service("p-1")), apply(world.service("p-2")))
     assert [item["metadata"]["name"] for item in world.cluster.list("Service")] == ["p-1"]
 
 
@@ -685,7 +781,7 @@ async def test_k13_a_token_that_the_server_refuses_is_read_again_and_the_request
     host, port = crd_cluster.server.removeprefix("https://").rsplit(":", 1)
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     client, relogin = await connect(environ=environ, service_account_dir=tmp_path)
-    kube = Kube(client, relogin)
+    kube = Kube(client, relogin, kinds=TEST_KINDS)
     (tmp_path / "token").write_text(config["users"][0]["user"]["token"])
     key = ObjectKey("v1", "ConfigMap", "kube-system", "kube-root-ca.crt")
     assert (await kube.get(key))["metadata"]["name"] == "kube-root-ca.crt"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.arguments import ParseResult, known_flags_033, parse
+from reasoningpool.api.findings import Findings
 from reasoningpool.cli.files import read_pools
-from reasoningpool.planning.outcome import tier_outcomes
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.outcome import pool_outcome
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.render import engine_arguments
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
 from reasoningpool.sizing import SizingPlan
 from reasoningpool.vllm.flag_table import spellings
@@ -37,7 +37,7 @@ def example_tiers() -> Iterator[tuple[str, EffectiveTier, SizingPlan]]:
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         for read in read_pools(str(path)):
             effective = resolve(read.pool, ResolutionSettings())
-            for outcome in tier_outcomes(read.pool, effective, Snapshot(pool={}), Findings()):
+            for outcome in pool_outcome(read.pool, effective, Snapshot(pool={}), Findings()).tiers:
                 assert isinstance(outcome.sizing, SizingPlan)
                 yield f"{path.stem}/{outcome.tier.name}", outcome.tier, outcome.sizing
 

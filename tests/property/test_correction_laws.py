@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reasoningpool.planning.verification.kv_pools import KVPool
+from reasoningpool.planning.observations import KVPool
 from reasoningpool.planning.verification.sizing import TOLERANCE_PERMILLE
 from support.engines import limit_of, run_until_settled
 from support.pools import pool, tier
@@ -77,7 +77,7 @@ def test_pool_that_grows_as_sequences_go_is_corrected_once_whatever_the_noise(
         ran += run_until_settled(world, engine)
         assert condition(world.pool["status"], "SizingVerified")["status"] == "True"
         assert condition(world.pool["status"])["status"] == "True"
-        world.readings.clear()
+        world.kv_pools.clear()
     assert len(set(ran)) <= 2, "one roll at most, whenever it comes"
     assert ran == sorted(ran, reverse=True)
 

@@ -147,20 +147,18 @@ def test_decode_context_parallelism_shares_a_requests_tokens() -> None:
     ],
 )
 def test_context_parallelism_that_the_engine_refuses(name: str, ranks: int, shared: int, words: str) -> None:
-    with pytest.raises(SizingError, match=words) as caught:
+    with pytest.raises(SizingError, match=words):
         kv_layout(
             GEOMETRIES[name], HOPPER, tensor_parallel=ranks, dtype=KVCacheDType.BF16, block_size=None,
             context_parallel=shared,
         )  # fmt: skip
-    assert caught.value.field == "decodeContextParallelSize"
 
 
 def test_states_need_the_hybrid_manager_and_heads_that_divide() -> None:
     geometry = GEOMETRIES["QWEN3_NEXT_80B"]
-    for more, field in (({"hybrid_manager": False}, "disableHybridKVCacheManager"), ({}, "accelerator.perReplica")):
-        with pytest.raises(SizingError) as caught:
+    for more, words in (({"hybrid_manager": False}, "hybrid KV cache manager"), ({}, "perReplica is 3")):
+        with pytest.raises(SizingError, match=words):
             kv_layout(geometry, HOPPER, tensor_parallel=3, dtype=KVCacheDType.BF16, block_size=None, **more)  # type: ignore[arg-type]
-        assert caught.value.field == field
 
 
 @pytest.mark.parametrize("dtype", PackedKVCacheDType)
@@ -180,7 +178,7 @@ def test_latent_attention_takes_no_packed_types(dtype: PackedKVCacheDType) -> No
 def test_scale_blocks_that_a_shard_would_cut(model: str, ranks: int, words: str) -> None:
     with pytest.raises(SizingError, match=words) as caught:
         check_shards(GEOMETRIES[model], ranks)
-    assert caught.value.field == "accelerator.perReplica"
+    assert caught.value.attribute == "tensor_parallel_size"
     check_shards(GEOMETRIES[model], ranks, expert_parallel=True)
     check_shards(GEOMETRIES[model], ranks // 2 if ranks == 8 else 2)
 
@@ -238,7 +236,6 @@ def test_any_mutation_is_sized_or_answered_with_its_key(data: st.DataObject) -> 
         check_shards(geometry, ranks)
     except SizingError as error:
         assert str(error)
-        assert error.field
         return
     assert found.block_size > 0
     assert found.bytes_per_block > 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reasoningpool.planning.live import LivePod, live_tier
-from reasoningpool.planning.verification.kv_pools import Reading, reading_key, readings_wanted
+from reasoningpool.planning.verification.kv_pools import engine_start, kv_pool_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reasoningpool.planning.observations import KVPoolReport
     from support.world import World
 
 NAME = "p-reasoning"
@@ -22,19 +23,19 @@ def limit_of(world: World, name: str = NAME) -> int:
     return int(next(a for a in container["args"] if a.startswith("--max-num-seqs=")).partition("=")[2])
 
 
-def read_all(world: World, engine: Callable[[int, str], Reading], name: str = NAME) -> bool:
+def read_all(world: World, engine: Callable[[int, str], KVPoolReport], name: str = NAME) -> bool:
     """Every ready replica that planning asks for answers, once; whether there was one."""
     tier = name.partition("-")[2]
     live = live_tier(world.children.values(), world.pods.values(), name, tier)
-    wanted = {item.key for item in readings_wanted(live)} - world.readings.keys()
+    wanted = {request.subject for request in kv_pool_requests(live)} - world.kv_pools.keys()
     for body in world.pods.values():
-        key = reading_key(LivePod(body))
+        key = engine_start(LivePod(body))
         if key in wanted:
-            world.readings[key] = engine(limit_of(world, name), body["metadata"]["name"])
+            world.kv_pools[key] = engine(limit_of(world, name), body["metadata"]["name"])
     return bool(wanted)
 
 
-def run_until_settled(world: World, engine: Callable[[int, str], Reading], name: str = NAME) -> list[int]:
+def run_until_settled(world: World, engine: Callable[[int, str], KVPoolReport], name: str = NAME) -> list[int]:
     """Plan, roll and read until a plan changes nothing; answers the limits that the pods ran with, in order."""
     limits: list[int] = []
     template = None

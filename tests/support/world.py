@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.types import ApplyFailure, Plan, PodLog, PodRefusal, Snapshot
-from reasoningpool.planning.verification.kv_pools import Reading
+from reasoningpool.planning.actions import Apply, Plan, Scale
+from reasoningpool.planning.observations import (
+    ContainerLog,
+    ContainerLogRequest,
+    KVPoolReport,
+    KVPoolRequest,
+    Observations,
+    PodCreationFailure,
+    PodCreationFailuresRequest,
+)
+from reasoningpool.planning.plan import PlanningSettings, plan
+from reasoningpool.planning.snapshot import ApplyFailure, Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -21,10 +30,10 @@ class World:
     pool: dict[str, Any]
     children: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    logs: dict[str, PodLog] = field(default_factory=dict)
+    logs: dict[str, ContainerLog] = field(default_factory=dict)
     failures: tuple[ApplyFailure, ...] = ()
-    refusals: dict[str, tuple[PodRefusal, ...]] = field(default_factory=dict)
-    readings: dict[str, Reading] = field(default_factory=dict)
+    creation_failures: dict[str, tuple[PodCreationFailure, ...]] = field(default_factory=dict)
+    kv_pools: dict[str, KVPoolReport] = field(default_factory=dict)
     settings: PlanningSettings = field(default_factory=PlanningSettings)
     deleted: list[str] = field(default_factory=list)
 
@@ -42,10 +51,14 @@ class World:
             pool=copy.deepcopy(self.pool),
             children=tuple(copy.deepcopy(list(self.children.values()))),
             pods=tuple(copy.deepcopy(list(self.pods.values()))),
-            logs=self.logs,
             failures=self.failures,
-            refusals=self.refusals,
-            readings=self.readings,
+            observations=Observations(
+                {
+                    ContainerLogRequest: self.logs,
+                    PodCreationFailuresRequest: self.creation_failures,
+                    KVPoolRequest: self.kv_pools,
+                }
+            ),
         )
 
     def plan(self) -> Plan:
@@ -53,30 +66,40 @@ class World:
 
     def step(self) -> Plan:
         done = self.plan()
-        for apply in done.applies:
-            self._apply(apply.manifest, apply.replicas)
-        for prune in (*done.prunes, *done.pod_deletions):
-            self.deleted.append(prune.key.name)
-            self.children.pop((prune.key.kind, prune.key.name), None)
-            self.pods.pop(prune.key.name, None)
+        made = {apply.manifest["metadata"]["name"] for apply in done.applies if self._apply(apply)}
+        for scale in done.scales:
+            self._scale(scale, is_new=scale.key.name in made)
+        for delete in done.deletes:
+            self.deleted.append(delete.key.name)
+            self.children.pop((delete.key.kind, delete.key.name), None)
+            self.pods.pop(delete.key.name, None)
         if done.status is not None:
             self.pool["status"] = done.status
         return done
 
-    def _apply(self, manifest: dict[str, Any], replicas: int | None) -> None:
+    def _apply(self, apply: Apply) -> bool:
+        """Whether a StatefulSet was created by it; the API gives that 1 replica."""
+        manifest = apply.manifest
         key = (manifest["kind"], manifest["metadata"]["name"])
         before = self.children.get(key)
         after = copy.deepcopy(manifest)
         after["metadata"]["uid"] = f"{key[0]}-{key[1]}"
         after["metadata"]["generation"] = 1
         if manifest["kind"] == "StatefulSet":
-            old = before["spec"].get("replicas") if before else 1
-            after["spec"]["replicas"] = old if replicas is None else replicas
+            after["spec"]["replicas"] = before["spec"].get("replicas") if before else 1
             after["status"] = before.get("status", {}) if before else {}
         if before is not None:
             same = before["spec"] == after["spec"] if "spec" in after else True
             after["metadata"]["generation"] = before["metadata"]["generation"] + (0 if same else 1)
         self.children[key] = after
+        return before is None and manifest["kind"] == "StatefulSet"
+
+    def _scale(self, scale: Scale, *, is_new: bool) -> None:
+        """One that is new was created with its number, so that its first generation has it."""
+        live = self.children[scale.key.kind, scale.key.name]
+        if live["spec"]["replicas"] != scale.replicas:
+            live["spec"]["replicas"] = scale.replicas
+            live["metadata"]["generation"] += not is_new
 
     # The controllers
 

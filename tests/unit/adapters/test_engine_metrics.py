@@ -1,15 +1,26 @@
 """Reading an engine's KV pool: the pages of real vLLM, and servers that are slow, strange or not there."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import gzip
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reasoningpool.adapters import engine_metrics
-from reasoningpool.adapters.engine_metrics import EngineMetrics, parse_kv_pool
-from reasoningpool.planning.verification.kv_pools import KVPool, ReadingProblem
+from reasoningpool.adapters.engine_metrics import (
+    MAX_LINE_BYTES,
+    MAX_PAGE_BYTES,
+    MAX_SERIES,
+    METRIC,
+    EngineMetrics,
+    MetricLines,
+    parse_kv_pool,
+)
+from reasoningpool.planning.observations import KVPool, KVPoolProblem
 
 DATA = Path(__file__).parents[2] / "data"
 SERIES = 'vllm:cache_config_info{{block_size="{size}",engine="{engine}",num_gpu_blocks="{blocks}"}} 1.0'
@@ -65,12 +76,17 @@ def test_full_attention_block_of_a_hybrid_is_what_a_block_holds() -> None:
     ],
 )
 def test_page_without_a_number_of_blocks(lines: list[str]) -> None:
-    assert parse_kv_pool(lines) is ReadingProblem.NO_METRIC
+    assert parse_kv_pool(lines) is KVPoolProblem.NO_METRIC
 
 
 @pytest.mark.parametrize("line", ['vllm:cache_config_info{num_gpu_blocks="5', "vllm:cache_config_info{} one", "\x00"])
 def test_page_that_is_none(line: str) -> None:
-    assert parse_kv_pool([line]) in {ReadingProblem.BAD_ANSWER, ReadingProblem.NO_METRIC}
+    assert parse_kv_pool([line]) in {KVPoolProblem.BAD_ANSWER, KVPoolProblem.NO_METRIC}
+
+
+def test_braces_quotes_and_commas_within_a_label_end_nothing() -> None:
+    strange = series(100).replace("{", '{cache_dtype="a\\"},{b=\\\\",')
+    assert parse_kv_pool([strange]) == KVPool(num_blocks=100, block_size=16)
 
 
 @asynccontextmanager
@@ -114,6 +130,102 @@ async def test_metric_on_the_last_line_without_its_end_is_found(metrics) -> None
         assert await metrics.kv_pool("127.0.0.1", port) == KVPool(num_blocks=77, block_size=16)
 
 
+HEADERS = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+
+
+@asynccontextmanager
+async def raw_engine(*pieces, pause=0.0):
+    """A server that sends these bytes whatever it is asked, the last of them for ever if there is a pause."""
+
+    async def serve(reader, writer):
+        ends.append(asyncio.current_task())
+        with suppress(ConnectionError):
+            seen.append(await reader.readuntil(b"\r\n\r\n"))
+            for piece in pieces:
+                writer.write(piece)
+            while pause:
+                await asyncio.sleep(pause)
+                writer.write(pieces[-1])
+                await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    seen: list[bytes] = []
+    ends: list[asyncio.Task] = []
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], seen
+        await asyncio.gather(*ends)
+
+
+async def test_compressed_page_is_neither_asked_for_nor_inflated(metrics) -> None:
+    bomb = gzip.compress(series(100).encode() + b"\n" + b"x" * (1 << 20))
+    head = f"{HEADERS}Content-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
+    async with raw_engine(head + bomb) as (port, seen):
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.BAD_ANSWER
+    assert b"accept-encoding: identity" in seen[0].lower()
+
+
+async def test_page_that_drips_is_given_up_after_the_whole_time(metrics) -> None:
+    async with raw_engine(HEADERS.encode() + b"\r\n", b"x", pause=0.02) as (port, _):
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # 1.3 MB of labels on one line took the parser of the Prometheus client 70 s.
+        METRIC + "{" + ",".join(f'l{number}="v"' for number in range(120_000)) + "} 1",
+        METRIC + '{num_gpu_blocks="' + "9" * MAX_LINE_BYTES,
+        "\n".join(series(100, engine=number) for number in range(MAX_SERIES + 1)),
+        "# no end\n" + "x" * (MAX_PAGE_BYTES + 1),
+    ],
+    ids=["labels", "value", "series", "page"],
+)
+async def test_page_beyond_a_bound_is_told_from_one_that_is_none(metrics, text) -> None:
+    async def handler(_request):
+        return web.Response(text=text)
+
+    async with engine(handler) as port:
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'vllm:other{l="' + "x" * (1 << 20) + '"} 1',
+        "\n" * (1 << 20),
+        METRIC * 50_000,
+        (METRIC + "_other{} 1\n") * 50_000,
+        "\r" * (1 << 20),
+    ],
+    ids=["long line", "empty lines", "name within a line", "names that begin alike", "carriage returns"],
+)
+def test_what_is_not_the_metric_is_never_kept(text) -> None:
+    lines = MetricLines()
+    for start in range(0, len(text), 1 << 16):
+        lines.feed(text[start : start + (1 << 16)].encode())
+        assert len(lines._rest) < MAX_LINE_BYTES
+    lines.feed(b"\n" + series(5).encode())
+    assert lines.end() == [series(5)]
+
+
+PIECES = st.lists(
+    st.sampled_from(["\n", METRIC, METRIC + "{", series(7), series(7)[:30], "x", "# HELP ", "{", '"', "\r\n"]),
+    max_size=30,
+).map("".join)
+
+
+@given(PIECES, st.lists(st.integers(0, 400), max_size=20))
+def test_lines_are_the_same_however_the_page_is_cut(text, cuts) -> None:
+    lines, at = MetricLines(), 0
+    for cut in [*sorted(cuts), len(text)]:
+        lines.feed(text[at:cut].encode())
+        at = max(at, cut)
+    assert lines.end() == [line for line in text.split("\n") if line.startswith(METRIC + "{")]
+
+
 async def test_other_statuses_and_redirects_are_not_followed(metrics) -> None:
     asked = []
 
@@ -122,7 +234,7 @@ async def test_other_statuses_and_redirects_are_not_followed(metrics) -> None:
         raise web.HTTPFound("/metrics?elsewhere")
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.BAD_ANSWER
     assert asked == ["/metrics"]
 
 
@@ -136,7 +248,7 @@ async def test_endless_page_is_given_up(metrics, monkeypatch) -> None:
             await response.write(b"x" * 4096)
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.BAD_ANSWER
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TOO_LARGE
 
 
 async def test_silent_engine_is_given_up(metrics) -> None:
@@ -146,7 +258,7 @@ async def test_silent_engine_is_given_up(metrics) -> None:
         await forever.wait()
 
     async with engine(handler) as port:
-        assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.TIMEOUT
+        assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.TIMEOUT
         forever.set()
 
 
@@ -156,8 +268,8 @@ async def test_engine_that_is_not_there(metrics) -> None:
 
     async with engine(handler) as port:
         pass
-    assert await metrics.kv_pool("127.0.0.1", port) is ReadingProblem.UNREACHABLE
+    assert await metrics.kv_pool("127.0.0.1", port) is KVPoolProblem.UNREACHABLE
 
 
 async def test_address_of_the_sixth_version_is_one(metrics) -> None:
-    assert await metrics.kv_pool("::1", 1) is ReadingProblem.UNREACHABLE
+    assert await metrics.kv_pool("::1", 1) is KVPoolProblem.UNREACHABLE

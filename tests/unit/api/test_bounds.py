@@ -38,7 +38,7 @@ def leaves(node: dict[str, Any], path: str = "spec") -> Iterator[tuple[str, dict
 def problems(body: dict[str, Any]) -> list[str]:
     with pytest.raises(SpecError) as refused:
         parse_pool(body)
-    return [str(problem) for problem in refused.value.problems]
+    return [str(finding) for finding in refused.value.findings]
 
 
 def test_no_text_of_the_resource_may_hold_nul() -> None:

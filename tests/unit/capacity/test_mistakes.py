@@ -29,7 +29,7 @@ def tiers(body: dict[str, Any]) -> tuple[EffectiveTier, ...]:
 def test_drafts_with_thinking_budgets_on_engines_that_do_not_enforce_them(image, method, warned) -> None:
     body = pool(engine={"image": image}, tiers=[tier(speculative={"method": method, "tokens": 1})])
     (found,) = tiers(body)
-    assert any("do not enforce the budget" in text for text in tier_mistakes(found)) is warned
+    assert any("do not enforce the budget" in str(text) for text in tier_mistakes(found)) is warned
 
 
 def test_drafts_without_thinking_are_no_mistake() -> None:
@@ -42,8 +42,11 @@ def test_drafts_without_thinking_are_no_mistake() -> None:
 def test_one_budget_for_tiers_that_differ() -> None:
     same = [{"name": "none", "thinkingTokens": 0, "answerTokens": 5120}]
     body = pool(tiers=[tier(), chat_tier(promptTokens=4096, efforts=same)])
-    (text,) = pool_mistakes(tiers(body))
-    assert "tiers reasoning and chat differ in workload or model but have one budget (4,096 prompt and 5,120" in text
+    (found,) = pool_mistakes(tiers(body))
+    assert "tiers reasoning and chat differ in workload or model but have one budget (4,096 prompt and 5,120" in str(
+        found
+    )
+    assert found.tier is None
     assert pool_mistakes(tiers(pool(tiers=[tier(), chat_tier()]))) == ()
 
 
@@ -53,5 +56,6 @@ def test_two_tiers_of_one_kind_may_share_a_budget() -> None:
 
 def test_efforts_with_one_budget() -> None:
     efforts = [{"name": name, "thinkingTokens": 2048, "answerTokens": 512} for name in ("low", "high")]
-    (text,) = tier_mistakes(tiers(pool(tiers=[tier(efforts=efforts)]))[0])
-    assert "efforts low, high of tier reasoning have the same budgets" in text
+    (found,) = tier_mistakes(tiers(pool(tiers=[tier(efforts=efforts)]))[0])
+    assert "efforts low, high of tier reasoning have the same budgets" in str(found)
+    assert (found.tier, found.path) == ("reasoning", "spec.tiers[0].efforts")

@@ -79,6 +79,15 @@ def unquantized(ignored: list[str], key: str = "modules_to_not_convert", **chang
     return found
 
 
+_ALL = (
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    *(f"mlp.{part}_proj" for part in ("gate", "up", "down")),
+)
+
+
 @pytest.mark.parametrize(
     ("ignored", "expected"),
     [
@@ -93,6 +102,8 @@ def unquantized(ignored: list[str], key: str = "modules_to_not_convert", **chang
         (["re:.*layers\\.(0|2)\\.mlp\\.down.*"], {"mlp.down_proj": 2}),
         (["model.language_model.layers.1.self_attn.o_proj"], {"self_attn.o_proj": 1}),
         (["re:visual.*", "vision_tower"], {}),
+        (["layers.1", "0.mlp", "model"], dict.fromkeys(_ALL, 4)),
+        (["layers.1", "mlp.down"], dict.fromkeys(_ALL, 1)),
     ],
 )
 def test_modules_that_a_checkpoint_leaves_in_16_bit(ignored: list[str], expected: dict[str, int]) -> None:
@@ -112,12 +123,37 @@ def test_ignored_modules_weigh_twice_and_layers_are_neither_lost_nor_doubled() -
 
 
 @pytest.mark.parametrize(
-    "expression", ["re:(a+)+$", "re:(a|a)*b", "re:.*.*.*.*.*x", "re:(?!.*mlp).*", "re:[", "re:(a)\\1", "re:a{2}{3}"]
+    "expression",
+    [
+        "re:(a+)+$",
+        "re:(a|a)*b",
+        "re:.*.*.*.*.*x",
+        "re:(?!.*mlp).*",
+        "re:[",
+        "re:(a)\\1",
+        "re:a{2}{3}",
+        "re:" + ".?" * 100 + "zz",  # took 0.1 s for 22 of them, twice as long for each one more
+        "re:" + "(.|..)" * 20 + "zz",
+        "re:" + ".{0,99}" * 5 + "z",
+    ],
 )
 def test_an_expression_that_could_run_away_is_refused_by_its_key(expression: str) -> None:
     with pytest.raises(GeometryError, match="not understood") as caught:
         unquantized([expression])
     assert caught.value.field == "modules_to_not_convert"
+
+
+def test_patterns_that_take_long_together_are_refused_by_their_key() -> None:
+    with pytest.raises(GeometryError, match="too many patterns") as caught:
+        unquantized([f"re:.*a.*b.*{number}" for number in range(100)])
+    assert caught.value.field == "modules_to_not_convert"
+
+
+def test_patterns_of_real_checkpoints_are_not_too_many() -> None:
+    common = [r"re:.*\.mlp\.(gate|up)_proj$", r"re:model\.(language_model\.)?layers\.\d+\.mlp.*", "*.o_proj"] * 8
+    assert unquantized(common) == {
+        "self_attn.o_proj": 4, "mlp.gate_proj": 4, "mlp.up_proj": 4, "mlp.down_proj": 4,
+    }  # fmt: skip
 
 
 def test_names_without_end_are_refused() -> None:

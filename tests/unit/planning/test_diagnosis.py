@@ -6,7 +6,7 @@ import pytest
 
 from reasoningpool.planning.diagnosis.pods import diagnose
 from reasoningpool.planning.live import LivePod
-from reasoningpool.planning.types import PodLog
+from reasoningpool.planning.observations import ContainerLog
 from support.pools import pool
 from support.world import World, condition, pod
 
@@ -62,7 +62,7 @@ def test_words_in_the_log_count_where_the_termination_message_is_silent() -> Non
     silent = diagnose(waiting, None)
     assert silent is not None
     assert (silent.reason, silent.words) == ("CrashLoop", False)
-    told = diagnose(waiting, PodLog(container="engine", previous=False, text=f"a\n{OUT_OF_MEMORY}\nb"))
+    told = diagnose(waiting, ContainerLog(container="engine", previous=False, text=f"a\n{OUT_OF_MEMORY}\nb"))
     assert told is not None
     assert (told.reason, told.words) == ("OutOfMemory", True)
 
@@ -130,10 +130,10 @@ def test_log_is_asked_for_once_and_only_where_words_are_missing() -> None:
     world = World(pool())
     world.step()
     world.roll("p-reasoning", ready=False, state=exited("exit"), restartCount=2)
-    (wanted,) = world.plan().logs_wanted
+    (wanted,) = world.plan().wanted
     assert (wanted.pod, wanted.container, wanted.previous) == ("p-reasoning-0", "engine", False)
-    world.logs = {wanted.pod_uid: PodLog(container="engine", previous=False, text=OUT_OF_MEMORY)}
-    assert world.plan().logs_wanted == ()
+    world.logs = {wanted.pod_uid: ContainerLog(container="engine", previous=False, text=OUT_OF_MEMORY)}
+    assert world.plan().wanted == ()
 
 
 def test_pod_on_its_way_is_no_failure() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning import plan_failure
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.plan import plan_failure
+from reasoningpool.planning.snapshot import ApplyFailure
 from support.pools import changed, chat_tier, full, pool, tier
 from support.world import NOW, World, condition
 
@@ -28,14 +29,15 @@ def test_first_plan_creates_everything_account_first_then_stateful_sets() -> Non
     kinds = [apply.manifest["kind"] for apply in done.applies]
     assert kinds[:3] == ["ServiceAccount", "StatefulSet", "StatefulSet"]
     assert sorted(kinds[3:]) == sorted(["Service"] * 4 + ["PodDisruptionBudget"] * 2)
-    assert [apply.replicas for apply in done.applies if apply.replicas is not None] == [3, 1]
+    assert [(scale.key.name, scale.replicas) for scale in done.scales] == [("p-reasoning", 3), ("p-chat", 1)]
 
 
 def test_plan_of_a_settled_world_changes_nothing() -> None:
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     again = world.plan()
     assert again.status is None
-    assert (again.prunes, again.pod_deletions, again.logs_wanted, again.events) == ((), (), (), ())
+    assert (again.deletes, again.events) == ((), ())
+    assert {type(request) for request in again.wanted} == {KVPoolRequest}
     assert again.requeue_after_seconds is None
     assert all(a.manifest == _live(world, a.manifest) for a in again.applies)
 
@@ -71,7 +73,7 @@ def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
 
 
 def _allowing(account: str):
-    from reasoningpool.planning import PlanningSettings
+    from reasoningpool.planning.plan import PlanningSettings
     from reasoningpool.resolution.resolve import ResolutionSettings
 
     return PlanningSettings(resolution=ResolutionSettings(allowed_service_accounts=frozenset({account})))
@@ -121,7 +123,7 @@ def test_bad_spec_is_rejected_with_its_field_and_leaves_running_pods_alone(body:
     world = ready_world()
     world.edit(body)
     done = world.step()
-    assert (done.applies, done.prunes, done.pod_deletions) == ((), (), ())
+    assert done.actions == ()
     accepted = condition(world.pool["status"], "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", reason)
     assert words in accepted["message"]
@@ -163,7 +165,7 @@ def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> No
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     world.edit(changed(world.pool, "spec.tiers.0.accelerator", {"product": "L4-24GB"}))
     done = world.step()
-    assert [prune.key.name for prune in done.prunes] == []
+    assert done.deletes == ()
     assert {a.manifest["metadata"]["name"] for a in done.applies if a.manifest["kind"] == "StatefulSet"} == {"p-chat"}
     sized = condition(world.pool["status"], "Sized")
     assert (sized["status"], sized["reason"]) == ("False", "DoesNotFit")
@@ -185,7 +187,7 @@ def test_suspend_changes_and_removes_nothing_but_status() -> None:
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     world.edit(pool(suspend=True, tiers=[tier(maxNumSeqs=3)]))
     done = world.step()
-    assert (done.applies, done.prunes, done.pod_deletions, done.events) == ((), (), (), ())
+    assert (done.actions, done.events) == ((), ())
     assert condition(world.pool["status"])["reason"] == "Suspended"
 
 
@@ -193,7 +195,7 @@ def test_tier_without_replicas_leaves_the_number_alone() -> None:
     body = pool(tiers=[tier(replicas=1)])
     del body["spec"]["tiers"][0]["replicas"]
     world = ready_world(body)
-    assert all(apply.replicas is None for apply in world.plan().applies)
+    assert world.plan().scales == ()
     world.children["StatefulSet", "p-reasoning"]["spec"]["replicas"] = 5
     world.step()
     assert world.pool["status"]["ready"] == "1/5"
@@ -285,10 +287,24 @@ def test_every_refused_object_is_named_and_the_cause_first() -> None:
     assert len(message) < 1000
 
 
+def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that tiers can be without, as a gateway's will be."""
+    front = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p-front", "namespace": "default"}}
+    monkeypatch.setattr("reasoningpool.planning.outcome.render_pool", lambda _: (front,))
+    world = World(pool(tiers=[tier("one"), tier("two")]))
+    world.failures = (ApplyFailure(key=ObjectKey.of(front), message="exceeded quota"),)
+    world.step()
+    ready = condition(world.pool["status"])
+    assert ready["reason"] == "ApplyFailed"
+    assert ready["message"].startswith("Service p-front: exceeded quota; tier one: ")
+    assert ready["message"].count("exceeded quota") == 1
+    assert not any("exceeded quota" in entry["message"] for entry in world.pool["status"]["tiers"])
+
+
 def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:
     world = ready_world()
     done = plan_failure(world.snapshot(), "KeyError", now=NOW)
-    assert done.applies == ()
+    assert done.actions == ()
     assert done.status is not None
     assert condition(done.status)["reason"] == "ReconcileError"
     assert "KeyError" in condition(done.status)["message"]

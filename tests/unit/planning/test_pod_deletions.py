@@ -44,14 +44,14 @@ def ready(world: World, name: str, status: str) -> None:
 
 
 def deletions(world: World) -> list[str]:
-    return [prune.key.name for prune in world.plan().pod_deletions]
+    return [delete.key.name for delete in world.plan().deletes if delete.key.kind == "Pod"]
 
 
 def test_the_lowest_goes_first_since_the_controller_creates_none_above_it() -> None:
     made = world(3)
     done = made.plan()
-    assert [prune.key.name for prune in done.pod_deletions] == [f"{SET}-0"]
-    assert done.pod_deletions[0].uid == made.pods[f"{SET}-0"]["metadata"]["uid"]
+    assert [delete.key.name for delete in done.deletes] == [f"{SET}-0"]
+    assert done.deletes[0].uid == made.pods[f"{SET}-0"]["metadata"]["uid"]
     (event,) = [event for event in done.events if event.reason == "PodReplaced"]
     assert f"{SET}-0" in event.message
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.planning.snapshot import ApplyFailure
 from support.pools import changed, chat_tier, pool, tier
 from support.world import World, condition
 

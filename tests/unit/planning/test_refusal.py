@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reasoningpool.planning.diagnosis.pod_creation import refusal_of, telling_refusal
-from reasoningpool.planning.types import PodRefusal
+from reasoningpool.planning.diagnosis.pod_creation import creation_failure, explain_missing_pod
+from reasoningpool.planning.observations import PodCreationFailure, PodCreationFailuresRequest
 from support.pools import chat_tier, pool, tier
 from support.world import World, condition
 
@@ -35,7 +35,7 @@ QUOTA = (
     ],
 )
 def test_each_kind_of_refusal_has_its_advice(words: str, advice: str) -> None:
-    told = telling_refusal([refusal_of(FRAME + words)], [])
+    told = explain_missing_pod([creation_failure(FRAME + words)], [])
     assert told is not None
     assert told.startswith(words)
     assert advice in told
@@ -51,15 +51,15 @@ def test_each_kind_of_refusal_has_its_advice(words: str, advice: str) -> None:
     ],
 )
 def test_the_pod_and_the_words_are_read_from_the_event(event: str, pod: str) -> None:
-    assert refusal_of(event) == PodRefusal(pod=pod, words=QUOTA)
+    assert creation_failure(event) == PodCreationFailure(pod=pod, message=QUOTA)
 
 
 def test_the_first_pod_that_is_missing_speaks_whatever_the_order() -> None:
-    refusals = [PodRefusal(pod=f"p-{n}", words=f"no {n}") for n in (10, 2, 0)]
-    told = {telling_refusal(order, ["p-0"]) for order in (refusals, refusals[::-1])}
+    refusals = [PodCreationFailure(pod=f"p-{n}", message=f"no {n}") for n in (10, 2, 0)]
+    told = {explain_missing_pod(order, ["p-0"]) for order in (refusals, refusals[::-1])}
     assert len(told) == 1
     assert told.pop().startswith("no 2;")
-    assert telling_refusal(refusals, ["p-0", "p-2", "p-10"]) is None
+    assert explain_missing_pod(refusals, ["p-0", "p-2", "p-10"]) is None
 
 
 def refused_world(**changes: object) -> World:
@@ -67,7 +67,7 @@ def refused_world(**changes: object) -> World:
     world.step()
     world.roll("p-reasoning")
     del world.pods["p-reasoning-0"]
-    world.refusals = {"StatefulSet-p-reasoning": (refusal_of(FRAME + QUOTA),)}
+    world.creation_failures = {"StatefulSet-p-reasoning": (creation_failure(FRAME + QUOTA),)}
     return world
 
 
@@ -99,17 +99,21 @@ def test_a_failing_pod_speaks_first_and_the_refused_one_second() -> None:
     assert "; and 1 of 2 pods refused by the API server" in ready["message"]
 
 
+def about_pods(world: World) -> tuple[PodCreationFailuresRequest, ...]:
+    return tuple(request for request in world.plan().wanted if isinstance(request, PodCreationFailuresRequest))
+
+
 def test_events_are_wanted_only_where_pods_are_missing_and_nothing_stands_for_them() -> None:
     world = World(pool(tiers=[tier(replicas=2), chat_tier()]))
-    assert world.plan().refusals_wanted == ()
+    assert about_pods(world) == ()
     world.step()
-    assert world.plan().refusals_wanted == (), "the controller has not seen it yet"
+    assert about_pods(world) == (), "the controller has not seen it yet"
     world.roll("p-reasoning")
     world.roll("p-chat")
-    assert world.plan().refusals_wanted == ()
+    assert about_pods(world) == ()
     gone = world.pods.pop("p-reasoning-1")
-    (wanted,) = world.plan().refusals_wanted
+    (wanted,) = about_pods(world)
     assert wanted.stateful_set_uid == "StatefulSet-p-reasoning"
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
     world.pods["p-reasoning-1"] = gone
-    assert world.plan().refusals_wanted == (), "its replacement waits for it, and is not refused"
+    assert about_pods(world) == (), "its replacement waits for it, and is not refused"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reasoningpool.api.status import ReasoningPoolStatus
-from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
 from reasoningpool.planning.verification.sizing import TOLERANCE_PERMILLE
 from support.engines import NAME, limit_of, read_all, run_until_settled
 from support.pools import TINY_CONFIG, changed, chat_tier, pool, tier
@@ -39,7 +39,7 @@ def blocks(number: int, size: int = BLOCK) -> KVPool:
     return KVPool(num_blocks=number, block_size=size)
 
 
-def true_engine(_limit: int, _pod: str) -> Reading:
+def true_engine(_limit: int, _pod: str) -> KVPoolReport:
     """The pool of the real model, whatever was planned."""
     return blocks(256)
 
@@ -112,10 +112,10 @@ def test_correction_is_on_record_before_any_pod_rolls_for_it() -> None:
 def test_restart_of_the_operator_after_a_correction_changes_nothing() -> None:
     world = World(copy.deepcopy(HALF_THE_LAYERS))
     run_until_settled(world, true_engine)
-    world.readings.clear()
+    world.kv_pools.clear()
     done = world.plan()
     assert (done.status, done.events) == (None, ())
-    assert len(done.readings_wanted) == 1
+    assert len(done.wanted) == 1
     assert run_until_settled(world, true_engine) == [limit_of(world)]
 
 
@@ -191,13 +191,13 @@ def test_suspended_pool_is_measured_but_not_corrected_until_it_is_resumed() -> N
     world.step()
     read_all(world, true_engine)
     done = world.step()
-    assert len(done.readings_wanted) == 1
+    assert len(done.wanted) == 1
     assert (verified(world)["status"], verified(world)["reason"]) == ("False", "KVPoolSmaller")
     assert "suspended" in verified(world)["message"]
     assert "correction" not in entry(world)
     assert world.plan().status is None
     world.edit(HALF_THE_LAYERS)
-    world.readings.clear()
+    world.kv_pools.clear()
     world.step()
     assert verified(world)["status"] == "Unknown"
     assert "correction" not in entry(world), "nothing is corrected by what the status remembers"
@@ -218,14 +218,15 @@ def test_pool_that_cannot_hold_one_request_is_said_with_advice_and_leaves_the_po
 @pytest.mark.parametrize(
     ("problem", "reason", "words"),
     [
-        (ReadingProblem.TIMEOUT, "MetricsUnreachable", "NetworkPolicy"),
-        (ReadingProblem.UNREACHABLE, "MetricsUnreachable", "outside the pod network"),
-        (ReadingProblem.BAD_ANSWER, "MetricMissing", "no metrics page"),
-        (ReadingProblem.NO_METRIC, "MetricMissing", "--disable-log-stats"),
+        (KVPoolProblem.TIMEOUT, "MetricsUnreachable", "NetworkPolicy"),
+        (KVPoolProblem.UNREACHABLE, "MetricsUnreachable", "outside the pod network"),
+        (KVPoolProblem.BAD_ANSWER, "MetricMissing", "no metrics page"),
+        (KVPoolProblem.NO_METRIC, "MetricMissing", "--disable-log-stats"),
+        (KVPoolProblem.TOO_LARGE, "MetricMissing", "too large"),
     ],
 )
 def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(
-    problem: ReadingProblem, reason: str, words: str
+    problem: KVPoolProblem, reason: str, words: str
 ) -> None:
     world = World(copy.deepcopy(CPU_POOL))
     run_until_settled(world, lambda *_: problem)
@@ -234,7 +235,16 @@ def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(
     assert condition(world.pool["status"])["status"] == "True"
 
 
-def test_upgrade_that_plans_more_than_there_is_rolls_nothing() -> None:
+@pytest.mark.parametrize(
+    ("record", "status", "words"),
+    [
+        ("3", "True", "the 3 sequences that run fit the real pool"),
+        ("3000", "Unknown", "the pods run an earlier plan"),
+        (None, "Unknown", "the pods run an earlier plan"),  # written before the limit was recorded
+        ("three", "Unknown", "the pods run an earlier plan"),
+    ],
+)
+def test_upgrade_that_plans_more_than_there_is_rolls_nothing(record: str | None, status: str, words: str) -> None:
     """The pods run an earlier version's plan: a larger plan than the real pool is no reason to restart them."""
     world = World(copy.deepcopy(CPU_POOL))
     run_until_settled(world, lambda *_: blocks(256))
@@ -242,20 +252,37 @@ def test_upgrade_that_plans_more_than_there_is_rolls_nothing() -> None:
     args = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"]
     old = next(a for a in args if a.startswith("--max-num-seqs="))
     args[args.index(old)] = "--max-num-seqs=3"  # as an earlier version would have derived
-    stateful_set["metadata"]["annotations"]["reasoningpool.io/template"] = "earlier"
+    del stateful_set["metadata"]["annotations"]["reasoningpool.io/max-num-seqs"]
+    stateful_set["metadata"]["annotations"] |= {"reasoningpool.io/template": "earlier"} | (
+        {} if record is None else {"reasoningpool.io/max-num-seqs": record}
+    )
     template = copy.deepcopy(stateful_set["spec"]["template"])
     template["metadata"]["annotations"]["reasoningpool.io/revision"] = "earlier"
     stateful_set["spec"]["template"] = copy.deepcopy(template)
     world.roll(NAME)
-    world.readings.clear()
+    world.kv_pools.clear()
     world.step()
     read_all(world, lambda *_: blocks(100))
     for _ in range(3):
         world.step()
     assert world.children["StatefulSet", NAME]["spec"]["template"] == template
-    assert verified(world)["status"] == "True"
-    assert "the 3 sequences that run fit the real pool" in verified(world)["message"]
+    assert verified(world)["status"] == status
+    assert words in verified(world)["message"]
     assert "correction" not in entry(world)
+    recorded = world.children["StatefulSet", NAME]["metadata"]["annotations"].get("reasoningpool.io/max-num-seqs")
+    assert recorded == record
+
+
+def test_upgrade_records_the_limit_of_pods_that_run_the_same_plan() -> None:
+    """Nothing rolls for it, and a correction is judged by it from the first plan on."""
+    world = World(copy.deepcopy(CPU_POOL))
+    run_until_settled(world, lambda *_: blocks(256))
+    stateful_set = world.children["StatefulSet", NAME]
+    template = copy.deepcopy(stateful_set["spec"]["template"])
+    limit = stateful_set["metadata"]["annotations"].pop("reasoningpool.io/max-num-seqs")
+    world.step()
+    assert world.children["StatefulSet", NAME]["spec"]["template"] == template
+    assert world.children["StatefulSet", NAME]["metadata"]["annotations"]["reasoningpool.io/max-num-seqs"] == limit
 
 
 def test_upgrade_keeps_a_correction_and_its_pods() -> None:
@@ -297,7 +324,7 @@ def test_nonsense_in_the_status_is_no_correction_and_no_fault(broken: object) ->
     run_until_settled(world, true_engine)
     entry(world)["correction"] = broken
     entry(world)["sizing"]["verified"] = broken
-    world.readings.clear()
+    world.kv_pools.clear()
     world.step()
     read_all(world, true_engine)
     world.step()

@@ -2,8 +2,9 @@
 
 import pytest
 
+from reasoningpool.objects import KINDS
 from reasoningpool.process.handlers import Watcher, _Backoffs, _settings
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store
 from unit.reconcile.builders import pod, pool, stateful_set
 
 NAME = PoolName("llm", "p")
@@ -53,13 +54,13 @@ def test_children_and_pods_go_into_the_store_and_out_of_it(watcher, store):
 
 
 def test_k17_kopf_posts_no_events_and_scans_nothing():
-    settings = _settings(70.0)
+    settings = _settings(70.0, KINDS)
     assert not settings.posting.enabled
     assert settings.scanning.disabled
 
 
 def test_k04_k14_every_watch_has_a_server_and_a_client_timeout():
-    settings = _settings(70.0)
+    settings = _settings(70.0, KINDS)
     assert isinstance(settings.watching.server_timeout, int)  # a float makes the API server answer 400
     assert settings.watching.server_timeout <= 600
     assert settings.watching.inactivity_timeout < 75
@@ -67,13 +68,14 @@ def test_k04_k14_every_watch_has_a_server_and_a_client_timeout():
 
 
 def test_only_our_own_children_are_watched():
-    selectors = _settings(70.0).watching.label_selectors
-    assert len(selectors) == len(WATCHED_KINDS)
+    selectors = _settings(70.0, KINDS).watching.label_selectors
+    assert len(selectors) == len(KINDS.watched)
     assert set(selectors.values()) == {"app.kubernetes.io/managed-by=reasoningpool"}
 
 
 def test_k01_k02_no_handler_that_needs_a_finalizer_is_registered(watcher):
-    registry = watcher._registry()
+    watcher.register()
+    registry = watcher._registry
     assert registry._watching.get_all_handlers()
     for kind in (registry._changing, registry._spawning, registry._webhooks, registry._indexing):
         assert list(kind.get_all_handlers()) == []

@@ -1,8 +1,14 @@
 """A watch that says nothing is found out."""
 
-import pytest
+import asyncio
 
-from reasoningpool.process.heartbeat import Heartbeats, _NotingReader
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from reasoningpool.adapters.watch_response import _NotingReader, noting_response
+from reasoningpool.process.heartbeat import Heartbeats
 
 DEAD_AFTER_SECONDS = 150.0
 
@@ -63,3 +69,29 @@ async def test_each_chunk_of_a_stream_counts():
     assert [chunk async for chunk in reader.iter_chunked(10)] == [b"a", b"b"]
     assert len(beats) == 2
     assert reader.exception == "kept"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_refused_watch_of_an_optional_kind_waits_instead_of_failing(status):
+    async def refuse(_request):
+        return web.Response(status=status)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", refuse)
+    heartbeats, refused = Heartbeats(70.0), asyncio.Event()
+    heartbeats.expect(["/optional"], on_refused=refused.set)
+    heartbeats.expect(["/required"])
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(
+            response_class=noting_response(heartbeats.note, heartbeats.note_list, heartbeats.refused)
+        ) as session,
+    ):
+        waiting = asyncio.create_task(session.get(server.make_url("/optional?watch=true")))
+        async with asyncio.timeout(5):
+            await refused.wait()
+            assert (await session.get(server.make_url("/required?watch=true"))).status == status
+        assert not waiting.done()
+        waiting.cancel()
+        heartbeats.forget(["/optional"])
+    assert "/optional" not in heartbeats._last

@@ -3,7 +3,7 @@
 import pytest
 
 from reasoningpool.adapters.errors import Conflict, Forbidden, NotFound
-from reasoningpool.planning.types import EventNote, EventType
+from reasoningpool.planning.actions import EventNote, EventType
 from reasoningpool.reconcile import events as module
 from reasoningpool.reconcile.events import Events
 from unit.reconcile.builders import pool

@@ -7,10 +7,14 @@ import pytest
 
 from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning.types import Apply, ApplyFailure, EventNote, EventType, LogWanted, Plan
+from reasoningpool.planning.actions import Apply, EventNote, EventType, Plan
+from reasoningpool.planning.observations import ContainerLogRequest
+from reasoningpool.planning.snapshot import ApplyFailure
 from reasoningpool.reconcile.apply.executor import NotLeading, Report
 from reasoningpool.reconcile.memory import Refused, StatusSeen
-from reasoningpool.reconcile.pool_task import PoolTask, Tools
+from reasoningpool.reconcile.observe.pod_logs import ContainerLogReader
+from reasoningpool.reconcile.observe.readers import Readers
+from reasoningpool.reconcile.pool_task import PoolTask, SharedParts
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import Store
@@ -47,7 +51,7 @@ class Executor:
         self.script = list(script)
         self.plans, self.statuses = [], []
 
-    async def carry_out(self, name, plan, memory, *, hurry):
+    async def carry_out(self, name, plan, memory, *, others_wait):
         self.plans.append(plan)
         step = self.script.pop(0) if self.script else Report()
         if isinstance(step, Exception):
@@ -89,16 +93,17 @@ class World:
         def plan_failure(snapshot, error, *, now):
             return Plan(status={"reason": error})
 
-        self.tools = Tools(
+        self.shared = SharedParts(
             kube=self.kube,
             store=self.store,
             executor=self.executor,
             events=self.events,
             planner=plan,
             plan_failure=plan_failure,
+            readers=Readers(ContainerLogReader(self.kube, self.store)),
             timing=timing,
         )
-        self.task = PoolTask(pool(), self.tools)
+        self.task = PoolTask(pool(), self.shared)
 
     async def __aenter__(self):
         self.running = asyncio.create_task(self.task.run())
@@ -229,11 +234,12 @@ async def test_logs_are_read_when_wanted_told_at_once_and_kept_while_the_pod_is_
         "kind": "Pod",
         "metadata": {**stateful_set()["metadata"], "name": "p-a-0", "uid": "pod-1"},
     }
-    wanted = LogWanted(namespace="llm", pod="p-a-0", pod_uid="pod-1", container="engine", previous=True)
+    request = ContainerLogRequest(namespace="llm", pod="p-a-0", pod_uid="pod-1", container="engine", previous=True)
 
     def planner(snapshot):
-        text = snapshot.logs["pod-1"].text if snapshot.logs else "no log"
-        return Plan(logs_wanted=(wanted,), status={"reason": text})
+        logs = snapshot.observations.of(ContainerLogRequest)
+        text = logs["pod-1"].text if logs else "no log"
+        return Plan(wanted=(request,), status={"reason": text})
 
     async with World(planner=planner) as world:
         world.store.upsert(live)
@@ -331,5 +337,7 @@ async def test_what_is_worth_an_event_is_logged_once_while_it_holds(caplog):
 
 
 async def test_a_plan_may_ask_to_be_looked_at_again_soon():
-    async with World(planner=lambda _: Plan(requeue_after_seconds=0.001, applies=(Apply(manifest={}),))) as world:
+    async with World(
+        planner=lambda _: Plan(requeue_after_seconds=0.001, applies=(Apply(manifest={}, why=""),))
+    ) as world:
         await world.until(lambda: world.task.cycles >= 3)

@@ -131,6 +131,7 @@ def tier(**changes: Any) -> EffectiveTier:
         changes["overrides"] = PodOverrides.model_validate(changes["overrides"])
     values: dict[str, Any] = {
         "name": "reasoning",
+        "path": "spec.tiers[0]",
         "workload": Workload.REASONING,
         "model": model(),
         "accelerator": accelerator(),
@@ -138,7 +139,6 @@ def tier(**changes: Any) -> EffectiveTier:
         "speculative": None,
         "kv_offload": None,
         "block_size": None,
-        "replicas": 2,
         "max_unavailable": 1,
         "overrides": None,
         "sizing_input": sizing_input(),
@@ -210,7 +210,7 @@ def engine_container(effective: EffectiveTier, plan: SizingPlan | None = None) -
 
 def warnings(effective: EffectiveTier, plan: SizingPlan | None = None) -> str:
     """All warnings of a tier, one a line."""
-    return "\n".join(render_tier(pool_identity(), effective, plan or sizing_plan()).warnings)
+    return "\n".join(map(str, render_tier(pool_identity(), effective, plan or sizing_plan()).warnings))
 
 
 def environment(effective: EffectiveTier) -> dict[str, Any]:

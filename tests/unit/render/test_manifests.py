@@ -163,7 +163,7 @@ def test_only_the_headless_service_lists_pods_that_are_not_ready() -> None:
 
 
 def test_a_drain_may_always_move_the_only_replica() -> None:
-    budget = render_tier(b.pool_identity(), b.tier(replicas=1), b.sizing_plan()).manifests[-1]
+    budget = render_tier(b.pool_identity(), b.tier(), b.sizing_plan()).manifests[-1]
     assert budget["spec"]["maxUnavailable"] == 1
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 

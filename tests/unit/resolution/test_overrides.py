@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import parse_pool
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import Finding
 from support.pools import changed, pool
 
 OVERRIDES = "spec.tiers.0.podOverrides"

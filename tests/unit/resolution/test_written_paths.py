@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 import pytest
 
 from reasoningpool.api.resource import parse_pool
+from reasoningpool.api.spec_engine import EngineSpec
+from reasoningpool.model.errors import SizingAttribute
 from reasoningpool.planning.offline import offline_pool
 from reasoningpool.resolution.resolve import ResolutionSettings
-from reasoningpool.resolution.written import written_path
-from reasoningpool.sizing import SizingError
+from reasoningpool.resolution.written import HOMES, Part, WrittenTier
+from reasoningpool.sizing import Effort, SizingError, SizingInput
 from support.pools import changed, chat_tier, full, pool, tier
 
 QUANTILES = {"p50": 1, "p90": 2, "p99": 3}
@@ -25,40 +27,47 @@ BODY = pool(engine=ENGINE, tiers=[tier(), chat_tier(**OWN | {"tokenDistribution"
 
 
 @pytest.mark.parametrize(
-    ("index", "field", "path"),
+    ("index", "attribute", "path"),
     [
-        (0, "engine.kvCacheMemory", "spec.engine.kvCacheMemory"),
-        (1, "engine.kvCacheMemory", "spec.tiers[1].engine.kvCacheMemory"),
-        (1, "engine.memoryUtilizationPercent", "spec.engine.memoryUtilizationPercent"),
-        (0, "engine.chatTemplate.inline", "spec.engine.chatTemplate.inline"),
-        (0, "loadBandwidth", "spec.engine.loadBandwidth"),
-        (0, "accelerator.perReplica", "spec.accelerator.perReplica"),
-        (1, "accelerator.perReplica", "spec.tiers[1].accelerator.perReplica"),
-        (0, "accelerator memory", "spec.accelerator.custom.memory"),
-        (1, "model weight bytes", "spec.model"),
-        (0, "blockSize", "spec.tiers[0].blockSize"),
-        (0, "efforts[medium].thinkingTokens", "spec.tiers[0].efforts[0].thinkingTokens"),
-        (0, "efforts[medium].promptTokens", "spec.tiers[0].promptTokens"),
-        (0, "efforts[medium].tokenDistribution.output", "spec.tiers[0].tokenDistribution.output"),
-        (0, "preStopSeconds", "spec.tiers[0].podOverrides.preStopSeconds"),
+        (0, "kv_cache_memory_bytes", "spec.engine.kvCacheMemory"),
+        (1, "kv_cache_memory_bytes", "spec.tiers[1].engine.kvCacheMemory"),
+        (1, "memory_utilization_permille", "spec.engine.memoryUtilizationPercent"),
+        (0, "load_bandwidth_bytes_per_s", "spec.engine.loadBandwidth"),
+        (0, "tensor_parallel_size", "spec.accelerator.perReplica"),
+        (1, "tensor_parallel_size", "spec.tiers[1].accelerator.perReplica"),
+        (0, "memory_bytes", "spec.accelerator.custom.memory"),
+        (1, "weight_bytes", "spec.model"),
+        (0, "block_size", "spec.tiers[0].blockSize"),
+        (0, "thinking_tokens", "spec.tiers[0].efforts[0].thinkingTokens"),
+        (0, "prompt_tokens", "spec.tiers[0].promptTokens"),
+        (0, "output_distribution", "spec.tiers[0].tokenDistribution.output"),
+        (0, "pre_stop_seconds", "spec.tiers[0].podOverrides.preStopSeconds"),
         (0, None, "spec.tiers[0]"),
-        (0, "templateOverheadTokens", "spec.tiers[0]"),
+        (0, "template_overhead_tokens", "spec.tiers[0]"),
     ],
 )
-def test_a_field_is_named_where_it_was_written(index: int, field: str | None, path: str) -> None:
-    assert written_path(parse_pool(_without_nones(BODY)).spec, index, field) == path
+def test_an_input_is_named_where_it_was_written(index: int, attribute: SizingAttribute | None, path: str) -> None:
+    place = WrittenTier(parse_pool(_without_nones(BODY)).spec, index)
+    assert place.sizing(attribute, "medium") == path
+
+
+def test_every_input_of_the_calculation_has_a_place() -> None:
+    inputs = {field.name for kind in (SizingInput, Effort) for field in fields(kind)} | {"memory_bytes"}
+    assert set(get_args(SizingAttribute)) == inputs
+    assert set(HOMES) == inputs
+    assert {field for part, field in HOMES.values() if part is Part.ENGINE} <= set(EngineSpec.model_fields)
 
 
 def test_observed_lengths_are_named_by_their_entry() -> None:
     body = changed(pool(), "spec.tiers.0.tokenDistribution", OWN["tokenDistribution"])
-    field = "efforts[medium].tokenDistribution.output"
-    assert written_path(parse_pool(body).spec, 0, field) == "spec.tiers[0].tokenDistribution[0].output"
+    place = WrittenTier(parse_pool(body).spec, 0)
+    assert place.sizing("output_distribution", "medium") == "spec.tiers[0].tokenDistribution[0].output"
 
 
 def test_what_the_calculation_refuses_is_named_where_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         message = "no plan"
-        raise SizingError(message, field="engine.kvCacheMemory")
+        raise SizingError(message, attribute="kv_cache_memory_bytes")
 
     monkeypatch.setattr("reasoningpool.planning.outcome.sized", refuse)
     found = offline_pool(parse_pool(pool(engine={"kvCacheMemory": "1Gi"})), ResolutionSettings())

@@ -103,8 +103,7 @@ PLAN_CHANGES: dict[str, SizingPlan] = {
 }
 # Changes that leave the pods as they are.
 IDLE_CHANGES: dict[str, EffectiveTier] = {
-    "replicas": b.tier(replicas=7),
-    "no replicas": b.tier(replicas=None),
+    "place in the list of tiers": b.tier(path="spec.tiers[7]"),
     "max unavailable": b.tier(max_unavailable=3),
     "budgets with the same result": b.tier(sizing_input=b.sizing_input(shared_prefix_tokens=100)),
     "empty overrides": overrides(),

@@ -127,7 +127,7 @@ def test_s04_the_number_of_sequences_is_derived_and_its_sampler_memory_reserved(
     former = planned(**tier, max_num_seqs=1024)
     assert former.activation_bytes > 5.5 * GIB
     assert former.kv_pool_bytes < found.kv_pool_bytes - 5 * GIB
-    assert "maxNumSeqs 1,024 exceeds the derived" in former.warnings[0]
+    assert "maxNumSeqs 1,024 exceeds the derived" in former.warnings[0].message
 
 
 def test_s05_a_hybrid_never_gets_the_engines_default_number() -> None:
@@ -198,7 +198,7 @@ def test_s11_a_size_that_does_not_divide_the_heads_lists_those_that_do() -> None
     config = dense_config(hidden_size=5120, num_attention_heads=40, num_key_value_heads=8, head_dim=128)
     with pytest.raises(SizingError, match=r"40 attention heads; sizes up to 6 that do: 1, 2, 4, 5") as caught:
         plan(sizing_input(geometry=Geometry.from_config(config), tensor_parallel_size=6))
-    assert caught.value.field == "accelerator.perReplica"
+    assert caught.value.attribute == "tensor_parallel_size"
 
 
 def test_s13_low_headroom_is_warned_of_and_nothing_lowered_silently() -> None:
@@ -210,7 +210,7 @@ def test_s13_low_headroom_is_warned_of_and_nothing_lowered_silently() -> None:
         memory_utilization_permille=950,
         efforts=(effort("chat", prompt=4000, thinking=0, answer=1000),),
     )
-    assert [w for w in found.warnings if "leaves 0.79 GiB outside the engine's share" in w]
+    assert [w for w in found.warnings if "leaves 0.79 GiB outside the engine's share" in w.message]
     assert found.kv_pool_bytes > 0
 
 

@@ -1,7 +1,7 @@
 """The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import ceil
 from typing import Any
 
@@ -11,6 +11,7 @@ from reasoningpool.model import Geometry, GeometryError
 from reasoningpool.sizing import (
     ConcurrencyPolicy,
     DoesNotFit,
+    Effort,
     FitUnit,
     KVCacheDType,
     Limit,
@@ -128,7 +129,7 @@ def test_the_cpu_takes_its_stated_pool() -> None:
 def test_the_cpu_without_a_pool_is_told_which_field_to_set() -> None:
     with pytest.raises(SizingError, match="kvCacheMemory: 4Gi") as caught:
         plan(sizing_input(**(CPU_TIER | {"kv_cache_memory_bytes": None})))
-    assert caught.value.field == "engine.kvCacheMemory"
+    assert caught.value.attribute == "kv_cache_memory_bytes"
 
 
 def test_a_stated_pool_replaces_the_memory_model_on_a_gpu() -> None:
@@ -138,7 +139,7 @@ def test_a_stated_pool_replaces_the_memory_model_on_a_gpu() -> None:
 
 def test_a_stated_pool_that_leaves_no_room_for_activations_is_warned_of() -> None:
     found = planned(kv_cache_memory_bytes=45 * GIB)
-    assert any("may run out of memory" in warning for warning in found.warnings)
+    assert any("may run out of memory" in warning.message for warning in found.warnings)
     assert "weights and the stated KV pool exceed" in unfit(kv_cache_memory_bytes=50 * GIB).what
 
 
@@ -146,7 +147,7 @@ def test_explicit_sequences_win_and_are_warned_of_beyond_the_derived_number() ->
     derived = planned().max_num_seqs
     more = planned(max_num_seqs=3 * derived)
     assert (more.max_num_seqs, more.limited_by) == (3 * derived, Limit.EXPLICIT)
-    assert any(f"exceeds the derived {derived}" in warning for warning in more.warnings)
+    assert any(f"exceeds the derived {derived}" in warning.message for warning in more.warnings)
     assert more.preempted_share_permille > 10
     less = planned(max_num_seqs=2)
     assert (less.max_num_seqs, less.limited_by, less.warnings) == (2, Limit.EXPLICIT, ())
@@ -156,24 +157,24 @@ def test_explicit_sequences_win_and_are_warned_of_beyond_the_derived_number() ->
 def test_an_explicit_length_wins_and_says_what_it_cuts() -> None:
     short = planned(max_model_len=10_000)
     assert (short.max_model_len, short.footprint_tokens) == (10_000, 10_000)
-    assert [w for w in short.warnings if "effort 'high'" in w and "13,312" in w]
-    assert not [w for w in short.warnings if "effort 'low'" in w]
+    assert [w for w in short.warnings if "effort 'high'" in w.message and "13,312" in w.message]
+    assert not [w for w in short.warnings if "effort 'low'" in w.message]
     long = planned(max_model_len=20_000)
     assert long.max_model_len == 20_000
-    assert any("exceeds the largest footprint" in warning for warning in long.warnings)
+    assert any("exceeds the largest footprint" in warning.message for warning in long.warnings)
     assert long.max_num_seqs == planned().max_num_seqs
 
 
 def test_an_explicit_length_beyond_the_native_context_is_refused() -> None:
     with pytest.raises(SizingError, match="native 40,960") as caught:
         plan(sizing_input(max_model_len=50_000))
-    assert caught.value.field == "maxModelLen"
+    assert caught.value.attribute == "max_model_len"
 
 
 def test_batched_tokens_below_sequences_are_refused() -> None:
     with pytest.raises(SizingError, match="below maxNumSeqs") as caught:
         plan(sizing_input(max_num_seqs=512, max_num_batched_tokens=256))
-    assert caught.value.field == "maxNumBatchedTokens"
+    assert caught.value.attribute == "max_num_batched_tokens"
     assert planned(max_num_batched_tokens=8, efforts=EFFORTS).max_num_seqs <= 8
 
 
@@ -204,7 +205,7 @@ def test_weights_of_draft_layers_take_memory() -> None:
 def test_ranks_must_suit_the_kv_heads_too() -> None:
     with pytest.raises(SizingError, match=r"8 KV heads; sizes up to 5 that do: 1, 2, 4") as caught:
         plan(sizing_input(geometry=geometry("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"), tensor_parallel_size=5))
-    assert caught.value.field == "accelerator.perReplica"
+    assert caught.value.attribute == "tensor_parallel_size"
 
 
 def test_hybrids_hold_state_blocks() -> None:
@@ -240,7 +241,7 @@ def test_an_objective_bounds_the_sequences_and_sets_the_times() -> None:
 def test_an_objective_out_of_reach_leaves_one_sequence_and_a_warning() -> None:
     found = planned(time_per_output_token_ms=1)
     assert found.max_num_seqs == 1
-    assert any("below the" in warning for warning in found.warnings)
+    assert any("below the" in warning.message for warning in found.warnings)
     assert found.time_per_output_token_ms > 10
 
 
@@ -263,7 +264,7 @@ def test_eager_mode_frees_the_graphs() -> None:
 def test_little_memory_outside_the_share_is_warned_of() -> None:
     found = planned(accelerator=custom_gpu(15.77, capability=(7, 5)), geometry=TINY, memory_utilization_permille=950,
                     efforts=(effort(prompt=4096, thinking=0, answer=512),))  # fmt: skip
-    assert any("outside the engine's share" in warning for warning in found.warnings)
+    assert any("outside the engine's share" in warning.message for warning in found.warnings)
 
 
 def test_the_steps_tell_the_calculation_in_order() -> None:
@@ -455,39 +456,43 @@ def test_nothing_on_this_product_fits() -> None:
 # --- what no plan can be made from -----------------------------------------------------------------------------------
 
 
+EFFORT_ATTRIBUTES = frozenset(field.name for field in fields(Effort))
+
+
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    ("changes", "attribute"),
     [
         ({"efforts": ()}, "efforts"),
-        ({"efforts": (effort(prompt=0),)}, "efforts[high].promptTokens"),
-        ({"efforts": (effort(thinking=-1),)}, "efforts[high].thinkingTokens"),
-        ({"efforts": (effort(thinking=0, answer=0),)}, "efforts[high].answerTokens"),
-        ({"efforts": (effort(share=0),)}, "efforts[high].sharePercent"),
-        ({"efforts": (effort(share=float("nan")),)}, "efforts[high].sharePercent"),
-        ({"tensor_parallel_size": 0}, "accelerator.perReplica"),
-        ({"tensor_parallel_size": 3}, "accelerator.perReplica"),
-        ({"memory_utilization_permille": 0}, "engine.memoryUtilizationPercent"),
-        ({"memory_utilization_permille": 1001}, "engine.memoryUtilizationPercent"),
-        ({"kv_cache_memory_bytes": 0}, "engine.kvCacheMemory"),
-        ({"kv_cache_memory_bytes": -1}, "engine.kvCacheMemory"),
-        ({"weight_bytes": 0}, "model weight bytes"),
-        ({"preemption_risk_permille": 1001}, "concurrency.preemptionRiskPermille"),
-        ({"max_num_seqs": 0}, "maxNumSeqs"),
-        ({"max_model_len": -5}, "maxModelLen"),
-        ({"max_num_batched_tokens": 0}, "maxNumBatchedTokens"),
-        ({"block_size": 0}, "blockSize"),
-        ({"block_size": 17}, "blockSize"),
-        ({"block_size": 10**12}, "blockSize"),
-        ({"time_per_output_token_ms": 0}, "objectives.timePerOutputTokenMilliseconds"),
-        ({"shared_prefix_tokens": -1}, "sharedPrefixTokens"),
-        ({"draft_weight_bytes": -1}, "draft weight bytes"),
-        ({"accelerator": replace(CPU, product="X", memory_bytes=-1)}, "accelerator memory"),
+        ({"efforts": (effort(prompt=0),)}, "prompt_tokens"),
+        ({"efforts": (effort(thinking=-1),)}, "thinking_tokens"),
+        ({"efforts": (effort(thinking=0, answer=0),)}, "answer_tokens"),
+        ({"efforts": (effort(share=0),)}, "share"),
+        ({"efforts": (effort(share=float("nan")),)}, "share"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size"),
+        ({"tensor_parallel_size": 3}, "tensor_parallel_size"),
+        ({"memory_utilization_permille": 0}, "memory_utilization_permille"),
+        ({"memory_utilization_permille": 1001}, "memory_utilization_permille"),
+        ({"kv_cache_memory_bytes": 0}, "kv_cache_memory_bytes"),
+        ({"kv_cache_memory_bytes": -1}, "kv_cache_memory_bytes"),
+        ({"weight_bytes": 0}, "weight_bytes"),
+        ({"preemption_risk_permille": 1001}, "preemption_risk_permille"),
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"max_model_len": -5}, "max_model_len"),
+        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens"),
+        ({"block_size": 0}, "block_size"),
+        ({"block_size": 17}, "block_size"),
+        ({"block_size": 10**12}, "block_size"),
+        ({"time_per_output_token_ms": 0}, "time_per_output_token_ms"),
+        ({"shared_prefix_tokens": -1}, "shared_prefix_tokens"),
+        ({"draft_weight_bytes": -1}, "draft_weight_bytes"),
+        ({"accelerator": replace(CPU, product="X", memory_bytes=-1)}, "memory_bytes"),
     ],
 )
-def test_impossible_inputs_name_their_field(changes: dict[str, Any], field: str) -> None:
+def test_impossible_inputs_name_their_attribute(changes: dict[str, Any], attribute: str) -> None:
     with pytest.raises(SizingError) as caught:
         plan(sizing_input(**changes))
-    assert caught.value.field == field
+    assert caught.value.attribute == attribute
+    assert caught.value.effort == ("high" if attribute in EFFORT_ATTRIBUTES else None)
     assert not isinstance(caught.value, GeometryError)
 
 

@@ -13,7 +13,8 @@ TIER = {
 
 
 def advice(**changes: object) -> list[str]:
-    return [warning for warning in planned(**changes).warnings if "what requests hold empty" in warning]
+    found = planned(**changes).warnings
+    return [warning.message for warning in found if "what requests hold empty" in warning.message]
 
 
 def test_large_blocks_for_short_requests_are_advised_against_with_what_they_cost() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reasoningpool.api.findings import Finding
 from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.extra_arguments import check_extra_arguments
 from reasoningpool.vllm.flag_table import Takes, look_up, spellings
@@ -14,17 +17,21 @@ from reasoningpool.vllm.permitted_arguments import FREE, ONLY_KEYS, OWNED_KEYS, 
 VERSION = (0, 33, 0)
 
 
+def checked(args: Sequence[str]) -> tuple[Finding, ...]:
+    return check_extra_arguments(args, VERSION, path="args")
+
+
 def messages(*args: str, scaling: bool = False) -> list[str]:
-    found = check_extra_arguments(args, VERSION, scaling=scaling)
-    return [problem.message for problem in found if problem.refused]
+    found = check_extra_arguments(args, VERSION, path="args", scaling=scaling)
+    return [finding.message for finding in found if finding.is_error]
 
 
 def doubts(*args: str) -> list[str]:
-    return [problem.message for problem in check_extra_arguments(args, VERSION) if not problem.refused]
+    return [finding.message for finding in checked(args) if not finding.is_error]
 
 
-def indexes(*args: str) -> list[int]:
-    return [problem.index for problem in check_extra_arguments(args, VERSION) if problem.refused]
+def paths(*args: str) -> list[str]:
+    return [finding.path for finding in checked(args) if finding.is_error]
 
 
 ALLOWED = [
@@ -197,9 +204,9 @@ def test_what_only_looks_like_a_known_flag_is_refused(argument: str, words: str)
     ],
 )
 def test_malformed_lists_are_refused_where_they_are_wrong(args: tuple[str, ...], index: int, words: str) -> None:
-    (problem,) = check_extra_arguments(args, VERSION)
-    assert (problem.index, problem.argument) == (index, args[index])
-    assert words in problem.message
+    (finding,) = checked(args)
+    assert finding.path == f"args[{index}]"
+    assert words in finding.message
 
 
 @pytest.mark.parametrize(
@@ -221,7 +228,7 @@ def test_an_escaped_variable_is_text() -> None:
 
 
 def test_a_value_of_an_unknown_flag_is_not_taken_for_the_model() -> None:
-    assert indexes("--flag-of-a-plugin", "value", "Qwen/Qwen3-8B") == [2]
+    assert paths("--flag-of-a-plugin", "value", "Qwen/Qwen3-8B") == ["args[2]"]
 
 
 @pytest.mark.parametrize(
@@ -289,9 +296,8 @@ def test_every_spelling_the_parser_accepts_leads_to_its_flag(name: str, data: st
 
 @given(st.lists(st.text(min_size=1, max_size=30), max_size=8))
 def test_any_list_gets_an_answer(args: list[str]) -> None:
-    for problem in check_extra_arguments(args, None):
-        assert 0 <= problem.index < len(args)
-        assert problem.argument == args[problem.index]
+    places = {f"args[{index}]" for index in range(len(args))}
+    assert {finding.path for finding in check_extra_arguments(args, None, path="args")} <= places
 
 
 @given(st.sampled_from(sorted(OWNED)), st.sampled_from(["=", " "]), st.data())
@@ -300,16 +306,16 @@ def test_an_owned_flag_never_gets_through(name: str, joint: str, data: st.DataOb
     takes = spellings()[name].takes
     args = [spelling] if takes is Takes.NONE else [f"{spelling}=1"] if joint == "=" else [spelling, "1"]
     before = data.draw(st.sampled_from([[], ["--seed", "1"], ["--enable-lora"]]))
-    assert len(before) in indexes(*before, *args)
+    assert f"args[{len(before)}]" in paths(*before, *args)
 
 
 @given(st.sampled_from(sorted(REFUSED)), st.data())
 def test_a_refused_flag_never_gets_through(name: str, data: st.DataObject) -> None:
     spelling = data.draw(st.sampled_from(sorted(s for s, flag in spellings().items() if flag.name == name)))
-    assert indexes(spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1") == [0]
+    assert paths(spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1") == ["args[0]"]
 
 
 @given(st.sampled_from(sorted(WARNED)), st.data())
 def test_a_doubtful_flag_never_gets_through_in_silence(name: str, data: st.DataObject) -> None:
     spelling = data.draw(st.sampled_from(sorted(s for s, flag in spellings().items() if flag.name == name)))
-    assert check_extra_arguments((spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1",), VERSION)
+    assert checked((spelling if spellings()[name].takes is Takes.NONE else f"{spelling}=1",))

@@ -6,10 +6,11 @@ field in a server-side apply is a 500, a group that is not installed is a 404 in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from reasoningpool.objects import redacted
 
 # Status messages are read in `kubectl describe`; one screen line or two is what helps there.
 MAX_MESSAGE_LENGTH: Final = 512
@@ -18,8 +19,11 @@ _MAX_CAUSE_LENGTH: Final = 240
 
 _TYPED_PATCH: Final = "failed to create typed patch object"
 _UNKNOWN_RESOURCE: Final = "the server could not find the requested resource"
-# The immutable-field message of volumeClaimTemplates carries a Go dump of the whole list.
-_GO_DUMP: Final = re.compile(r"Invalid value: .*?(field is immutable.*)$", re.DOTALL)
+# Between these two the message about an immutable field may carry a Go dump of a whole list.
+_INVALID: Final = "Invalid value: "
+_IMMUTABLE: Final = "field is immutable"
+# Refusals repeat the values of the spec, so their length is up to whoever wrote it.
+_MAX_READ: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +170,15 @@ def describe(message: str, causes: tuple[Cause, ...]) -> str:
 
 
 def _plain(message: str) -> str:
-    return _GO_DUMP.sub(r"\1", message)
+    start = message.find(_INVALID)
+    end = message.find(_IMMUTABLE, start)
+    return message if start < 0 or end < 0 else message[:start] + message[end:]
 
 
 def shorten(text: str, limit: int = MAX_MESSAGE_LENGTH) -> str:
-    """One line of at most `limit` characters, cut in the middle so that both ends can be read."""
-    line = " ".join(text.split())
+    """One line of at most `limit` characters without secrets, cut in the middle so that both ends can be read."""
+    half = _MAX_READ // 2
+    line = redacted(" ".join((text if len(text) <= _MAX_READ else f"{text[:half]} ... {text[-half:]}").split()))
     if len(line) <= limit:
         return line
     tail = limit // 3

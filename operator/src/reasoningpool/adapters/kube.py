@@ -12,12 +12,14 @@ from typing import Any, Final
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
+from reasoningpool.adapters.errors import Conflict, NotFound, NotInstalled, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.login import Relogin
-from reasoningpool.adapters.paths import collection_path, object_path
+from reasoningpool.adapters.paths import collection_path, group_path, object_path
 from reasoningpool.adapters.transport import DEFAULT_CONCURRENCY, REQUEST_TIMEOUT_SECONDS, Request, Transport
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
+from reasoningpool.objects.kinds import EVENT, POD
 
 _PAGE: Final = 100
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -41,8 +43,10 @@ class Kube:
         *,
         concurrency: int = DEFAULT_CONCURRENCY,
         timeout: float = REQUEST_TIMEOUT_SECONDS,
+        kinds: Kinds = KINDS,
     ) -> None:
         self._api = api
+        self._kinds = kinds
         self._transport = Transport(api, relogin, concurrency=concurrency, timeout=timeout)
 
     @property
@@ -61,14 +65,16 @@ class Kube:
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
+    def _path(self, key: ObjectKey) -> str:
+        return object_path(key, self._kinds)
+
     async def get(self, key: ObjectKey, *, priority: Priority = Priority.URGENT) -> Manifest:
         """Read one object."""
-        return await self._transport.call(Request("GET", object_path(key), verb=("get", key.kind), priority=priority))
+        return await self._transport.call(Request("GET", self._path(key), verb=("get", key.kind), priority=priority))
 
     async def pages(
         self,
-        api_version: str,
-        kind: str,
+        kind: Kind,
         *,
         namespace: str | None = None,
         label_selector: str = "",
@@ -83,20 +89,43 @@ class Kube:
             answer = await self._transport.call(
                 Request(
                     "GET",
-                    collection_path(api_version, kind, namespace),
+                    collection_path(kind, namespace),
                     query=query,
                     accept=_METADATA_LIST if metadata_only else "application/json",
-                    verb=("list", kind),
+                    verb=("list", kind.kind),
                 )
             )
             items: list[Manifest] = answer.get("items") or []
             for item in items:
-                item["apiVersion"], item["kind"] = api_version, kind
+                item["apiVersion"], item["kind"] = kind.api_version, kind.kind
             meta = answer.get("metadata") or {}
             yield Page(items, str(meta.get("resourceVersion") or ""))
             token = meta.get("continue") or ""
             if not token:
                 return
+
+    async def resources(self, api_version: str) -> frozenset[str]:
+        """The resources (plural names) that the cluster serves in one version of an API group; empty if it has none."""
+        request = Request("GET", group_path(api_version), verb=("discover", api_version), priority=Priority.BACKGROUND)
+        try:
+            answer = await self._transport.call(request)
+        except (NotInstalled, NotFound):
+            return frozenset()
+        return frozenset(str(resource["name"]) for resource in answer.get("resources") or ())
+
+    async def try_watch(self, kind: Kind, *, namespace: str | None, label_selector: str) -> None:
+        """Open a watch and close it after a second; raises what a watcher would meet."""
+        version = ""
+        async for page in self.pages(kind, namespace=namespace, label_selector=label_selector, metadata_only=True):
+            version = page.version
+            break
+        # From this version on: without one the watch would begin with every object.
+        query = [("watch", "true"), ("timeoutSeconds", "1"), ("labelSelector", label_selector)]
+        query += [("resourceVersion", version)]
+        path = collection_path(kind, namespace)
+        await self._transport.text(
+            Request("GET", path, query=query, verb=("watch", kind.kind), accept="*/*", priority=Priority.BACKGROUND)
+        )
 
     async def apply(
         self,
@@ -109,14 +138,14 @@ class Kube:
         """Server-side apply; answers the object as it is now."""
         key = ObjectKey.of(manifest)
         verb = ("apply", key.kind)
-        return await self._apply(object_path(key), manifest, verb, manager=manager, force=force, priority=priority)
+        return await self._apply(self._path(key), manifest, verb, manager=manager, force=force, priority=priority)
 
     async def apply_status(
         self, manifest: Mapping[str, Any], *, manager: str, priority: Priority = Priority.NORMAL
     ) -> Manifest:
         """Server-side apply of the status alone; never creates, and never touches an object with another uid."""
         key = ObjectKey.of(manifest)
-        path = object_path(key) + "/status"
+        path = self._path(key) + "/status"
         verb = ("apply-status", key.kind)
         return await self._apply(path, manifest, verb, manager=manager, force=True, priority=priority)
 
@@ -150,7 +179,7 @@ class Kube:
             "preconditions": {"uid": uid},
         }
         await self._transport.call(
-            Request("DELETE", object_path(key), body, verb=("delete", key.kind), priority=priority)
+            Request("DELETE", self._path(key), body, verb=("delete", key.kind), priority=priority)
         )
 
     async def create(
@@ -161,7 +190,7 @@ class Kube:
         return await self._transport.call(
             Request(
                 "POST",
-                collection_path(key.api_version, key.kind, key.namespace),
+                collection_path(self._kinds.of(key), key.namespace),
                 manifest,
                 [("fieldManager", manager)],
                 verb=("create", key.kind),
@@ -175,10 +204,29 @@ class Kube:
         """JSON merge patch."""
         query = [("fieldManager", manager)]
         kind = "application/merge-patch+json"
-        path = object_path(key)
+        path = self._path(key)
         return await self._transport.call(
             Request("PATCH", path, patch, query, content_type=kind, verb=("merge", key.kind), priority=priority)
         )
+
+    async def label(
+        self,
+        key: ObjectKey,
+        *,
+        uid: str,
+        labels: Mapping[str, str | None],
+        manager: str,
+        priority: Priority = Priority.NORMAL,
+    ) -> Manifest:
+        """Set labels of this very object, remove those that are None; Conflict when another one has its name."""
+        patch = {"metadata": {"uid": uid, "labels": dict(labels)}}
+        try:
+            return await self.merge(key, patch, manager=manager, priority=priority)
+        except Permanent as error:
+            # A merge patch knows no precondition: of another object it would change the uid, which is refused.
+            if error.immutable and any(cause.field == "metadata.uid" for cause in error.causes):
+                raise Conflict(error.message, status=error.status, reason=error.reason) from error
+            raise
 
     async def warnings_about(self, namespace: str, uid: str, reason: str, *, limit: int) -> list[Manifest]:
         """Warning events with this reason about one object, at most `limit` of them in one request."""
@@ -186,7 +234,7 @@ class Kube:
             ("fieldSelector", f"involvedObject.uid={uid},type=Warning,reason={reason}"),
             ("limit", str(limit)),
         ]
-        path = collection_path("v1", "Event", namespace)
+        path = collection_path(EVENT, namespace)
         answer = await self._transport.call(
             Request("GET", path, query=query, verb=("list", "Event"), priority=Priority.BACKGROUND)
         )
@@ -197,7 +245,7 @@ class Kube:
         self, namespace: str, pod: str, container: str, *, previous: bool, lines: int, limit_bytes: int
     ) -> str:
         """The end of a container's log."""
-        path = object_path(ObjectKey("v1", "Pod", namespace, pod)) + "/log"
+        path = self._path(ObjectKey(POD.api_version, POD.kind, namespace, pod)) + "/log"
         query = [
             ("container", container),
             ("previous", str(previous).lower()),
@@ -213,13 +261,13 @@ class Kube:
     async def get_lease(self, key: ObjectKey) -> Manifest:
         """Read the Lease."""
         return await self._transport.call(
-            Request("GET", object_path(key), verb=("get", key.kind), priority=None, resend=False)
+            Request("GET", self._path(key), verb=("get", key.kind), priority=None, resend=False)
         )
 
     async def create_lease(self, lease: Mapping[str, Any]) -> Manifest:
         """Create the Lease; Conflict when somebody was faster."""
         key = ObjectKey.of(lease)
-        path = collection_path(key.api_version, key.kind, key.namespace)
+        path = collection_path(self._kinds.of(key), key.namespace)
         query = [("fieldManager", names.FIELD_MANAGER)]
         return await self._transport.call(
             Request("POST", path, lease, query, verb=("create", key.kind), priority=None, resend=False)
@@ -230,7 +278,7 @@ class Kube:
         key = ObjectKey.of(lease)
         query = [("fieldManager", names.FIELD_MANAGER)]
         return await self._transport.call(
-            Request("PUT", object_path(key), lease, query, verb=("put", key.kind), priority=None, resend=False)
+            Request("PUT", self._path(key), lease, query, verb=("put", key.kind), priority=None, resend=False)
         )
 
     # -- the watcher's connection ----------------------------------------------------------------------------------

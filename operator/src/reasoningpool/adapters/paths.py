@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
 from urllib.parse import quote
 
-from reasoningpool.api import names
-from reasoningpool.objects import ObjectKey
-
-# Server-side apply does not ask for discovery when the kinds are known.
-_PLURALS: Final = {
-    names.KIND: names.PLURAL,
-    "Endpoints": "endpoints",
-    "NetworkPolicy": "networkpolicies",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "Ingress": "ingresses",
-}
+from reasoningpool.objects import KINDS, Kind, Kinds, ObjectKey
 
 
-def plural(kind: str) -> str:
-    """The resource name of a kind."""
-    return _PLURALS.get(kind) or kind.lower() + "s"
+def group_path(api_version: str) -> str:
+    """URL path of one version of an API group; what is served there lists its resources."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def collection_path(api_version: str, kind: str, namespace: str | None) -> str:
+def collection_path(kind: Kind, namespace: str | None) -> str:
     """URL path of a kind, in one namespace or in all."""
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{root}{scope}/{plural(kind)}"
+    return f"{group_path(kind.api_version)}{scope}/{kind.plural}"
 
 
-def object_path(key: ObjectKey) -> str:
-    """URL path of one object."""
-    return f"{collection_path(key.api_version, key.kind, key.namespace)}/{quote(key.name, safe='')}"
+def object_path(key: ObjectKey, kinds: Kinds = KINDS) -> str:
+    """URL path of one object. Raises UnknownKind for a kind that the table does not declare."""
+    return f"{collection_path(kinds.of(key), key.namespace)}/{quote(key.name, safe='')}"

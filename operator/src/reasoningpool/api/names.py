@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-GROUP: Final = "reasoningpool.io"
-VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
-KIND: Final = "ReasoningPool"
-PLURAL: Final = "reasoningpools"
+from reasoningpool.objects.kinds import POOL
+
+GROUP: Final = POOL.group
+VERSION: Final = POOL.version
+API_VERSION: Final = POOL.api_version
+KIND: Final = POOL.kind
+PLURAL: Final = POOL.plural
 SINGULAR: Final = "reasoningpool"
 SHORT_NAME: Final = "rp"
 
 FIELD_MANAGER: Final = "reasoningpool"
 # Replicas have a manager of their own, so that an autoscaler can take the number over (ADR 3).
 SCALE_FIELD_MANAGER: Final = "reasoningpool-scale"
+# So have the labels that the operator sets on pods, which come from the StatefulSet's template.
+LABEL_FIELD_MANAGER: Final = "reasoningpool-label"
 
 # Kubernetes' recommended labels.
 LABEL_NAME: Final = "app.kubernetes.io/name"

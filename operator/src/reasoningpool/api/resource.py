@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
-from typing_extensions import override
 
+from reasoningpool.api.findings import Finding, error
 from reasoningpool.api.names import API_VERSION, KIND, MAX_NAME_LENGTH
 from reasoningpool.api.scalars import TEXT_PATTERN
 from reasoningpool.api.spec import ReasoningPoolSpec
@@ -19,24 +19,12 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing wrong with an object: where and what."""
-
-    path: str
-    message: str
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
 class SpecError(ValueError):
-    """The object is no valid ReasoningPool; `problems` says all that is wrong with it."""
+    """The object is no valid ReasoningPool; `findings` says all that is wrong with it."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("; ".join(str(problem) for problem in problems))
-        self.problems = problems
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("; ".join(str(finding) for finding in findings))
+        self.findings = findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,25 +42,25 @@ def parse_pool(body: Mapping[str, Any]) -> ReasoningPool:
     """A raw object, from a file or from the API, as a typed one.
 
     Raises:
-        SpecError: with every problem found, each with the path of its field.
+        SpecError: with every error found, each with the path of its field.
     """
-    problems = _identity_problems(body)
+    errors = _identity_errors(body)
     try:
         spec = ReasoningPoolSpec.model_validate(body.get("spec"))
-    except ValidationError as error:
-        raise SpecError((*problems, *_problems(error))) from None
+    except ValidationError as invalid:
+        raise SpecError((*errors, *_spec_errors(invalid))) from None
     metadata = body.get("metadata") if isinstance(body.get("metadata"), Mapping) else {}
     name = str((metadata or {}).get("name", ""))
-    problems += tuple(
-        Problem(
+    errors += tuple(
+        error(
             f"spec.tiers[{index}].name",
             f"pool name and tier name together must be shorter than {MAX_NAME_LENGTH} characters",
         )
         for index, tier in enumerate(spec.tiers)
         if len(name) + len(tier.name) >= MAX_NAME_LENGTH
     )
-    if problems:
-        raise SpecError(problems)
+    if errors:
+        raise SpecError(errors)
     assert metadata is not None
     generation = metadata.get("generation", 1)
     return ReasoningPool(
@@ -84,17 +72,17 @@ def parse_pool(body: Mapping[str, Any]) -> ReasoningPool:
     )
 
 
-def _identity_problems(body: Mapping[str, Any]) -> tuple[Problem, ...]:
-    problems: list[Problem] = []
+def _identity_errors(body: Mapping[str, Any]) -> tuple[Finding, ...]:
+    found: list[Finding] = []
     if body.get("apiVersion") != API_VERSION:
-        problems.append(Problem("apiVersion", f"must be {API_VERSION}, not {body.get('apiVersion')!r}"))
+        found.append(error("apiVersion", f"must be {API_VERSION}, not {body.get('apiVersion')!r}"))
     if body.get("kind") != KIND:
-        problems.append(Problem("kind", f"must be {KIND}, not {body.get('kind')!r}"))
+        found.append(error("kind", f"must be {KIND}, not {body.get('kind')!r}"))
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(
-            Problem(
+        found.append(
+            error(
                 "metadata.name",
                 "must be set to lower-case letters, digits and '-', starting with a letter and ending with no '-',"
                 f" since it becomes part of Service names; not {name!r:.80}",
@@ -102,24 +90,24 @@ def _identity_problems(body: Mapping[str, Any]) -> tuple[Problem, ...]:
         )
     namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
-        problems.append(
-            Problem(
+        found.append(
+            error(
                 "metadata.namespace",
                 "must have lower-case letters, digits and '-' only, 63 at most, the first and last no '-';"
                 f" not {namespace!r:.80}",
             )
         )
-    return tuple(problems)
+    return tuple(found)
 
 
-def _problems(error: ValidationError) -> tuple[Problem, ...]:
-    found: list[Problem] = []
-    entries = error.errors(include_url=False)
+def _spec_errors(invalid: ValidationError) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    entries = invalid.errors(include_url=False)
     for entry in entries:
         if entry["type"] == "too_short" and any(_is_below(other["loc"], entry["loc"]) for other in entries):
             continue  # an entry that failed is not counted, which is no second fault
         field = str((entry.get("ctx") or {}).get("field", "")) if entry["type"] == "rule" else ""
-        found.append(Problem(_path(entry["loc"]) + field, _message(entry)))
+        found.append(error(_path(entry["loc"]) + field, _message(entry)))
     return tuple(dict.fromkeys(found))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -23,7 +23,11 @@ from reasoningpool.api.scalars import (
     free_text,
 )
 from reasoningpool.api.spec_model import PullPolicy, SecretKeyRef
+from reasoningpool.sizing.constants import UTILIZATION_PERCENT_BOUNDS
 from reasoningpool.sizing.types import KVCacheDType
+
+_LEAST_PERCENT: Final = UTILIZATION_PERCENT_BOUNDS[0]
+_MOST_PERCENT: Final = UTILIZATION_PERCENT_BOUNDS[1]
 
 
 class CustomAccelerator(ApiModel):
@@ -93,7 +97,7 @@ class EngineSpec(ApiModel):
     """Render kvCacheDType even where it is not known to work on the accelerator; a warning stays in status."""
     kv_cache_memory: Memory | None = None
     """KV cache of one device, stated instead of derived (`--kv-cache-memory-bytes`). Required on CPU."""
-    memory_utilization_percent: Annotated[int, Field(strict=True, ge=10, le=98)] | None = None
+    memory_utilization_percent: Annotated[int, Field(strict=True, ge=_LEAST_PERCENT, le=_MOST_PERCENT)] | None = None
     """Share of device memory the engine may use (`--gpu-memory-utilization`). Default: 92."""
     enforce_eager: Flag | None = None
     """Do not capture CUDA graphs (`--enforce-eager`). Default: false; true on CPU."""
@@ -106,7 +110,7 @@ class EngineSpec(ApiModel):
     api_key_secret_ref: SecretKeyRef | None = None
     """API key the engine asks for; it covers /v1 only, not /metrics and other paths."""
     load_bandwidth: Bandwidth | None = None
-    """Bytes per second at which weights are loaded or downloaded, for the start-up budget. Default: 100Mi."""
+    """Bytes per second at which weights are loaded or downloaded, for the start-up budget. Default: 250M."""
     startup_timeout_seconds: Seconds | None = None
     """Time a replica may take to become ready. Default: from the weights and loadBandwidth, at least 10 minutes."""
     extra_args: (

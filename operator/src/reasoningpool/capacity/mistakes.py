@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Finding, warning
 from reasoningpool.api.spec_tier import SpeculativeMethod
 from reasoningpool.resolution.types import EffectiveTier
 
@@ -17,12 +19,12 @@ from reasoningpool.resolution.types import EffectiveTier
 BUDGET_WITH_DRAFTS_SINCE: Final = (0, 32, 0)
 
 
-def tier_mistakes(tier: EffectiveTier) -> tuple[str, ...]:
+def tier_mistakes(tier: EffectiveTier) -> tuple[Finding, ...]:
     """What a plan of this tier should warn of."""
     return (*_speculative(tier), *_same_efforts(tier))
 
 
-def pool_mistakes(tiers: Sequence[EffectiveTier]) -> tuple[str, ...]:
+def pool_mistakes(tiers: Sequence[EffectiveTier]) -> tuple[Finding, ...]:
     """One budget for tiers that differ: the smaller workload is sized for the larger one's runs."""
     found = []
     seen: dict[tuple[int, int], EffectiveTier] = {}
@@ -32,14 +34,15 @@ def pool_mistakes(tiers: Sequence[EffectiveTier]) -> tuple[str, ...]:
         other = seen.setdefault((prompt, output), tier)
         if other is tier or (other.workload, other.model.id) == (tier.workload, tier.model.id):
             continue
-        found.append(
+        message = (
             f"tiers {other.name} and {tier.name} differ in workload or model but have one budget ({prompt:,} prompt and"
             f" {output:,} output tokens): the smaller is sized for the larger's runs; give each its own"
         )
+        found.append(warning("spec.tiers", message, standalone=True))
     return tuple(found)
 
 
-def _speculative(tier: EffectiveTier) -> Iterator[str]:
+def _speculative(tier: EffectiveTier) -> Iterator[Finding]:
     speculative, version = tier.speculative, tier.engine.version
     if speculative is None or speculative.method is SpeculativeMethod.NGRAM:
         return
@@ -47,15 +50,17 @@ def _speculative(tier: EffectiveTier) -> Iterator[str]:
         return
     if version is None or version < BUDGET_WITH_DRAFTS_SINCE:
         known = "of unknown version" if version is None else ".".join(map(str, version))
-        yield (
+        message = (
             f"speculative decoding ({speculative.method}) with thinking budgets on an engine {known}: engines before"
             f" {'.'.join(map(str, BUDGET_WITH_DRAFTS_SINCE[:2]))} do not enforce the budget then, and thinking takes"
             " the answer's tokens; use a newer engine or no drafts"
         )
+        yield warning(f"{tier.path}.speculative", message, Reason.NOT_ENFORCEABLE, tier=tier.name, standalone=True)
 
 
-def _same_efforts(tier: EffectiveTier) -> Iterator[str]:
+def _same_efforts(tier: EffectiveTier) -> Iterator[Finding]:
     efforts = tier.sizing_input.efforts
     if len(efforts) > 1 and len({(e.thinking_tokens, e.answer_tokens) for e in efforts}) == 1:
         names = ", ".join(effort.name for effort in efforts)
-        yield f"efforts {names} of tier {tier.name} have the same budgets: choosing one changes nothing"
+        message = f"efforts {names} of tier {tier.name} have the same budgets: choosing one changes nothing"
+        yield warning(f"{tier.path}.efforts", message, tier=tier.name, standalone=True)

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
+import importlib
 import io
-import json
 import os
 import sys
 from contextlib import suppress
 from typing import Any, Final
 
 import click
-import yaml
 from typing_extensions import override
 
-from reasoningpool.cli import explain as explaining
-from reasoningpool.cli.plan.command import plan
-from reasoningpool.cli.pools import complain, finish, offline, read, service_accounts_option
-from reasoningpool.cli.running import run
+from reasoningpool.cli.output import complain
 
 EXIT_UNWRITABLE: Final = 1
 # A closed pipe is click's to handle.
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# Module and attribute of each command. A command imports only what it needs, and only when it runs.
+_COMMANDS: Final = {
+    "crd": "reasoningpool.cli.crd:crd",
+    "explain": "reasoningpool.cli.explain:explain",
+    "plan": "reasoningpool.cli.plan.command:plan",
+    "render": "reasoningpool.cli.render:render",
+    "run": "reasoningpool.cli.running:run",
+}
 
 
 class _Main(click.Group):
-    """Output that cannot be written, or that the terminal cannot show, is no traceback."""
+    """Commands are imported when they run; output that cannot be written or shown is no traceback."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
@@ -55,65 +71,3 @@ def _drop_output() -> None:
 @click.version_option(package_name="reasoningpool")
 def main() -> None:
     """Serve reasoning models with vLLM on Kubernetes, sized from token budgets."""
-
-
-main.add_command(run)
-main.add_command(plan)
-
-
-@main.command()
-def crd() -> None:
-    """Print the CustomResourceDefinition."""
-    from reasoningpool.api.crd import crd_yaml  # noqa: PLC0415 - only this command needs it
-
-    click.echo(crd_yaml(), nl=False)
-
-
-@main.command()
-@click.argument("file")
-@service_accounts_option
-def render(file: str, service_accounts: tuple[str, ...]) -> None:
-    """Print the manifests a cluster would get for the pools in FILE, or on standard input (-)."""
-    pools = [(found, offline(found, service_accounts)) for found in read(file)]
-    manifests = [manifest for _, pool in pools for manifest in pool.manifests]
-    # Where the output has no Unicode its characters are escaped: a replaced one would be another manifest.
-    unicode = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
-    click.echo(yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=unicode), nl=False)
-    finish([pool for _, pool in pools])
-
-
-@main.command()
-@click.argument("file")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--curve", is_flag=True, help="Add throughput and preempted share against max_num_seqs.")
-@service_accounts_option
-def explain(file: str, output: str, service_accounts: tuple[str, ...], *, curve: bool) -> None:
-    r"""Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
-
-    With - for FILE they are read from standard input:
-
-    \b
-        kubectl get rp -o yaml | reasoningpool explain -
-    """
-    pools = [offline(found, service_accounts) for found in read(file)]
-    if output == "json":
-        documents = [explaining.as_json(pool.name, pool.namespace, pool.tiers, curve=curve) for pool in pools]
-        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
-    else:
-        click.echo("\n\n".join(explaining.as_text(pool.name, pool.tiers, curve=curve) for pool in pools))
-    finish(pools, quiet=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """No anchors, and texts of several lines as blocks."""
-
-    @override
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)

@@ -1,78 +1,35 @@
-"""The sizing in words: every step of the calculation, for people (table) and programs (JSON)."""
+"""`reasoningpool explain`: the calculation of pools in a file."""
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
+import json
 
-from reasoningpool.api.text import printable
-from reasoningpool.cli.curve import curve_json, curve_text
-from reasoningpool.cli.shortfall import shortfall_json
-from reasoningpool.planning.offline import OfflineTier
-from reasoningpool.planning.outcome import fit_message
-from reasoningpool.planning.status.tier_status import sizing_status
-from reasoningpool.sizing import DoesNotFit, SizingPlan, throughput_curve
+import click
 
-_WIDTH = 100
+from reasoningpool.cli.options import service_accounts_option
 
 
-def as_json(name: str, namespace: str, tiers: tuple[OfflineTier, ...], *, curve: bool = False) -> dict[str, Any]:
-    """`tiers[].sizing` has the keys of `status.tiers[].sizing`; a tier that does not fit has `doesNotFit` instead.
+@click.command()
+@click.argument("file")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--curve", is_flag=True, help="Add throughput and preempted share against max_num_seqs.")
+@service_accounts_option
+def explain(file: str, output: str, service_accounts: tuple[str, ...], *, curve: bool) -> None:
+    """Show how the engine's limits follow from the budgets of the pools in FILE, step by step.
 
-    `curve` adds throughput and preempted share against `max_num_seqs`.
-    """
-    found = [_tier_json(tier) for tier in tiers]
-    if curve:
-        for entry, tier in zip(found, tiers, strict=True):
-            entry["curve"] = curve_json(throughput_curve(tier.inputs))
-    return {"name": name, "namespace": namespace, "tiers": found}
+    With - for FILE they are read from standard input:
 
+    \b
+        kubectl get rp -o yaml | reasoningpool explain -
+    """  # noqa: D301 - click knows the block by its backspace
+    # Imports of half a second that `--help` goes without.
+    from reasoningpool.cli import explanation  # noqa: PLC0415
+    from reasoningpool.cli.pools import finish, offline, read  # noqa: PLC0415
 
-def _tier_json(tier: OfflineTier) -> dict[str, Any]:
-    answer = tier.sizing
-    entry: dict[str, Any] = {"name": tier.name}
-    if isinstance(answer, SizingPlan):
-        entry["sizing"] = sizing_status(answer).model_dump(by_alias=True, mode="json")
+    pools = [offline(found, service_accounts) for found in read(file)]
+    if output == "json":
+        documents = [explanation.as_json(pool.name, pool.namespace, pool.tiers, curve=curve) for pool in pools]
+        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
-        entry["doesNotFit"] = shortfall_json(answer)
-    return entry | {
-        "steps": [{"name": step.name, "value": step.value, "formula": step.formula} for step in answer.steps],
-        "warnings": list(tier.warnings),
-    }
-
-
-def as_text(name: str, tiers: tuple[OfflineTier, ...], *, curve: bool = False) -> str:
-    """The same for a terminal."""
-    return "\n\n".join(_tier_text(name, tier) + (_curve(tier) if curve else "") for tier in tiers)
-
-
-def _curve(tier: OfflineTier) -> str:
-    points = throughput_curve(tier.inputs)
-    return f"\n\n{curve_text(points)}" if points else ""
-
-
-def _tier_text(name: str, tier: OfflineTier) -> str:
-    answer = tier.sizing
-    lines = [f"{name} / {tier.name}: {tier.summary}"]
-    width = max((len(step.name) for step in answer.steps), default=0)
-    value_width = max((len(step.value) for step in answer.steps), default=0)
-    for step in answer.steps:
-        head = f"  {step.name:<{width}}  {step.value:>{value_width}}  "
-        room = max(30, _WIDTH - len(head))
-        first, *rest = textwrap.wrap(step.formula, room) or [""]
-        lines.append((head + first).rstrip())
-        lines.extend(" " * len(head) + more for more in rest)
-    if isinstance(answer, DoesNotFit):
-        lines.append(
-            textwrap.fill(f"does not fit: {fit_message(answer)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        )
-    else:
-        lines.append(
-            f"  => --max-num-seqs {answer.max_num_seqs} (limited by {answer.limited_by}),"
-            f" --max-model-len {answer.max_model_len}"
-        )
-    lines.extend(
-        textwrap.fill(f"warning: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        for text in tier.warnings
-    )
-    return "\n".join(printable(line) for paragraph in lines for line in paragraph.split("\n"))
+        click.echo("\n\n".join(explanation.as_text(pool.name, pool.tiers, curve=curve) for pool in pools))
+    finish(pools, quiet=True)

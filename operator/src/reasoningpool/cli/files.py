@@ -13,8 +13,9 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
+from reasoningpool.api.findings import Finding, error
 from reasoningpool.api.names import GROUP, KIND
-from reasoningpool.api.resource import Problem, ReasoningPool, SpecError, parse_pool
+from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 
 _PART: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _LISTS: Final = frozenset({"List", f"{KIND}List"})
@@ -38,9 +39,9 @@ class PoolFile:
     pool: ReasoningPool
     document: Document
 
-    def locate(self, problem: Problem) -> str:
-        """A problem with the file and line where it stands."""
-        return self.document.locate(problem)
+    def locate(self, finding: Finding) -> str:
+        """A finding with the file and line where it stands."""
+        return self.document.locate(finding)
 
 
 class _Loader(yaml.SafeLoader):
@@ -85,9 +86,9 @@ class Document:
     root: yaml.Node
     body: Any
 
-    def locate(self, problem: Problem) -> str:
+    def locate(self, finding: Finding) -> str:
         """`file:line: path: message`; the line is that of the nearest thing that is written."""
-        return f"{self.path}:{self.line(problem.path)}: {problem}"
+        return f"{self.path}:{self.line(finding.path)}: {finding}"
 
     def line(self, path: str) -> int:
         """Line of a field, or of the part above it that exists."""
@@ -129,11 +130,11 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
             continue
         if not _is_pool(document.body):
             continue
-        wrong.extend(document.locate(problem) for problem in _unknown_fields(document.body))
+        wrong.extend(document.locate(finding) for finding in _unknown_fields(document.body))
         try:
             pools.append(PoolFile(parse_pool(document.body), document))
-        except SpecError as error:
-            wrong.extend(document.locate(problem) for problem in error.problems)
+        except SpecError as invalid:
+            wrong.extend(document.locate(finding) for finding in invalid.findings)
     if wrong:
         raise FileError(tuple(wrong))
     if not pools:
@@ -152,18 +153,18 @@ def _entries(document: Document) -> list[Document]:
     found = _child(document.root, "items", "")
     items = body.get("items")
     if found is None or not isinstance(found[1], yaml.SequenceNode) or not isinstance(items, list):
-        raise FileError((document.locate(Problem("items", f"must be a list of objects in a {body['kind']}")),))
+        raise FileError((document.locate(error("items", f"must be a list of objects in a {body['kind']}")),))
     return [Document(document.path, root, item) for root, item in zip(found[1].value, items, strict=True)]
 
 
-def _unknown_fields(body: Mapping[Any, Any]) -> list[Problem]:
+def _unknown_fields(body: Mapping[Any, Any]) -> list[Finding]:
     """Fields beside the object's own: `kubectl apply` refuses them, and each may be a typo for one of those."""
-    problems = []
+    found = []
     for field in map(str, body):
         if field not in _FIELDS:
             near = difflib.get_close_matches(field, _FIELDS, n=1)
-            problems.append(Problem(field, "unknown field" + (f": did you mean {near[0]}?" if near else "")))
-    return problems
+            found.append(error(field, "unknown field" + (f": did you mean {near[0]}?" if near else "")))
+    return found
 
 
 def _is_pool(body: Mapping[str, Any]) -> bool:

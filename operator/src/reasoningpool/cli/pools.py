@@ -1,28 +1,13 @@
-"""What commands on files of pools share: reading, the plan without a cluster, exit codes."""
+"""What commands on files of pools share: reading, and the plan without a cluster."""
 
 from __future__ import annotations
 
 import sys
-from typing import Final, NoReturn
 
-import click
-
-from reasoningpool.api.resource import Problem
-from reasoningpool.api.text import printable
 from reasoningpool.cli.files import FileError, PoolFile, read_pools
+from reasoningpool.cli.output import EXIT_DOES_NOT_FIT, complain, fail
 from reasoningpool.planning.offline import OfflinePool, offline_pool
 from reasoningpool.resolution.resolve import ResolutionSettings
-
-EXIT_BAD_FILE: Final = 2
-EXIT_DOES_NOT_FIT: Final = 3
-
-service_accounts_option = click.option(
-    "--allowed-service-account",
-    "service_accounts",
-    multiple=True,
-    metavar="NAME",
-    help="A service account that podOverrides may name; may be repeated.",
-)
 
 
 def read(file: str) -> tuple[PoolFile, ...]:
@@ -38,22 +23,10 @@ def offline(found: PoolFile, service_accounts: tuple[str, ...]) -> OfflinePool:
     settings = ResolutionSettings(allowed_service_accounts=frozenset(service_accounts))
     pool = offline_pool(found.pool, settings)
     if pool.errors:
-        fail(tuple(found.locate(Problem(error.path, error.message)) for error in pool.errors))
+        fail(tuple(found.locate(error) for error in pool.errors))
     for warning in pool.warnings:
-        complain("warning", found.locate(Problem(warning.path, warning.message)))
+        complain("warning", found.locate(warning))
     return pool
-
-
-def complain(kind: str, text: str) -> None:
-    """One line to standard error, without what a terminal would act on."""
-    click.echo(f"{kind}: {printable(text)}", err=True)
-
-
-def fail(lines: tuple[str, ...]) -> NoReturn:
-    """Say what is wrong, one line each, and exit with 2."""
-    for line in lines:
-        complain("error", line)
-    sys.exit(EXIT_BAD_FILE)
 
 
 def finish(pools: list[OfflinePool], *, quiet: bool = False) -> None:

@@ -5,6 +5,7 @@ Bytes follow the parameters vLLM's quantization methods create (`model_executor/
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -124,14 +125,6 @@ class Quantization:
     group_size: int = DEFAULT_GROUP
     ignored: tuple[str, ...] = ()  # names, parts of names, shell patterns, or `re:` expressions
 
-    def leaves_out(self, module: str) -> bool:
-        """Whether the checkpoint keeps this module (`model.layers.0.self_attn.q_proj`) in 16 bit.
-
-        An entry names a module, a parent of it, a part between dots, or a pattern; vLLM's methods differ in
-        which of these they take, checkpoints use the one theirs takes.
-        """
-        return any(_matches(entry, module) for entry in self.ignored)
-
 
 def read_quantization(quantization: str | None, config: ConfigReader) -> Quantization:
     """The named format, else what the checkpoint's `quantization_config` says."""
@@ -218,9 +211,7 @@ def _ignored(stored: ConfigReader) -> tuple[str, ...]:
             if len(names) > _MAX_IGNORED or any(len(name) > _MAX_NAME for name in names):
                 message = f"{key} has more than {_MAX_IGNORED} names or one above {_MAX_NAME} characters"
                 raise GeometryError(message, field=key)
-            for name in names:
-                if name.startswith("re:"):
-                    _pattern(name, key)
+            _check_patterns(names, key)
             return names
     return ()
 
@@ -228,31 +219,52 @@ def _ignored(stored: ConfigReader) -> tuple[str, ...]:
 _MAX_IGNORED: Final = 20_000
 _MAX_NAME: Final = 256
 # Expressions come from users and run in the operator: those whose matching could explode are refused.
-_NESTED_REPEAT: Final = re.compile(r"[*+}]\)?[*+{]|\)[*+{]|\\[1-9]|\(\?[^:]")
+_NESTED_REPEAT: Final = re.compile(r"[*+?}]\)?[*+{]|\)[*+{]|\\[1-9]|\(\?[^:]")
+_REPEAT: Final = re.compile(r"(?<!\\)(?:[*+]\??|\{|(?<!\()\?)")
 _MAX_OPEN_REPEATS: Final = 4
+_MODULE_LENGTH: Final = 60  # characters of a module's name
+# Ways to try per module, in lengths of its name: those of one pattern, and of all patterns of a checkpoint together.
+_MAX_WAYS: Final = 10_000
+_MAX_WAYS_TOGETHER: Final = 20_000
 
 
-def _matches(entry: str, module: str) -> bool:
-    if entry.startswith("re:"):
-        return _pattern(entry, "ignore").match(module) is not None
-    entry = entry.replace("language_model.", "")  # multimodal checkpoints put the text part below that name
-    if "*" in entry:
-        return _shell_pattern(entry).match(module) is not None
-    return entry == module or f".{entry}." in f".{module}."
+class _Ignored:
+    """Which modules a list of entries names.
+
+    An entry names a module (`model.layers.0.self_attn.q_proj`), a parent of it, a part between dots, or is a pattern;
+    vLLM's methods differ in which of these they take, checkpoints use the one theirs takes. Names are looked up, so
+    that a list may name every module of a model.
+    """
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        patterns = [entry for entry in entries if _is_pattern(entry)]
+        self._patterns = tuple(_pattern(entry, "ignore") for entry in patterns)
+        self._names = frozenset(_of_text_part(entry) for entry in entries if not _is_pattern(entry))
+
+    def __contains__(self, module: str) -> bool:
+        parts = module.split(".")
+        spans = ((first, last) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1))
+        if any(".".join(parts[first:last]) in self._names for first, last in spans):
+            return True
+        return any(pattern.match(module) for pattern in self._patterns)
 
 
-@lru_cache(maxsize=4096)
-def _shell_pattern(entry: str) -> re.Pattern[str]:
-    parts = re.sub(r"\*+", "*", entry).split("*")[: _MAX_OPEN_REPEATS + 1]
-    return re.compile("(?:.*\\.)?" + "[^/]*".join(re.escape(part) for part in parts) + "(?:\\..*)?$")
+def _is_pattern(entry: str) -> bool:
+    return entry.startswith("re:") or "*" in entry
+
+
+def _of_text_part(entry: str) -> str:
+    return entry.replace("language_model.", "")  # multimodal checkpoints put the text part below that name
 
 
 @lru_cache(maxsize=4096)
 def _pattern(entry: str, key: str) -> re.Pattern[str]:
+    if not entry.startswith("re:"):
+        parts = re.sub(r"\*+", "*", _of_text_part(entry)).split("*")[: _MAX_OPEN_REPEATS + 1]
+        return re.compile("(?:.*\\.)?" + "[^/]*".join(re.escape(part) for part in parts) + "(?:\\..*)?$")
     expression = entry.removeprefix("re:")
-    repeats = len(re.findall(r"(?<!\\)[*+]", expression))
     compiled = None
-    if repeats <= _MAX_OPEN_REPEATS and not _NESTED_REPEAT.search(expression):
+    if not _NESTED_REPEAT.search(expression) and _ways(entry) <= _MAX_WAYS:
         with suppress(re.error, OverflowError, RecursionError):
             compiled = re.compile(expression)
     if compiled is None:
@@ -264,8 +276,39 @@ def _pattern(entry: str, key: str) -> re.Pattern[str]:
     return compiled
 
 
+def _ways(entry: str) -> float:
+    """How many ways there are, at most about, to match a pattern with a module, in lengths of the module's name.
+
+    With k repeats there are n^k / k! ways to share n characters out; each group of alternatives multiplies them.
+    """
+    if not entry.startswith("re:"):
+        repeats, choices = min(entry.count("*"), _MAX_OPEN_REPEATS), 1.0
+    else:
+        repeats = len(_REPEAT.findall(entry))
+        groups = max(1, entry.count("("))
+        choices = (1 + entry.count("|") / groups) ** groups
+    if repeats > _MAX_OPEN_REPEATS:
+        return math.inf
+    ways: float = choices * max(1.0, _MODULE_LENGTH ** (repeats - 1) / math.factorial(repeats))
+    return ways
+
+
+def _check_patterns(entries: Sequence[str], key: str) -> None:
+    ways = 0.0
+    for entry in filter(_is_pattern, entries):
+        _pattern(entry, key)
+        ways += _ways(entry)
+    if ways > _MAX_WAYS_TOGETHER:
+        message = (
+            f"{key} of the quantization has too many patterns to be matched with every module: write the module names,"
+            " or leave some out (their modules then count as quantized)"
+        )
+        raise GeometryError(message, field=key)
+
+
 def ignored_layers(scheme: Quantization, name: str, layers: Sequence[int]) -> int:
     """In how many of `layers` the module `name` is left in 16 bit."""
     if not scheme.ignored:
         return 0
-    return sum(scheme.leaves_out(f"model.layers.{layer}.{name}") for layer in layers)
+    ignored = _Ignored(scheme.ignored)
+    return sum(f"model.layers.{layer}.{name}" in ignored for layer in layers)

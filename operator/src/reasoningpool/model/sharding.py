@@ -36,7 +36,7 @@ def check_shards(geometry: Geometry, ranks: int, *, expert_parallel: bool = Fals
     )
     if matrix.kind is Kind.EXPERTS:
         message += " (with expert parallelism, --enable-expert-parallel, experts are not cut)"
-    raise SizingError(message, field="accelerator.perReplica")
+    raise SizingError(message, attribute="tensor_parallel_size")
 
 
 def _odd_shard(geometry: Geometry, ranks: int, *, expert_parallel: bool) -> tuple[Matrix, int, int] | None:

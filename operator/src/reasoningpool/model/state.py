@@ -48,7 +48,7 @@ class StateGeometry:
                 f"perReplica is {tensor_parallel}, which does not divide the model's {self.heads} state heads "
                 f"({self.heads_key}) or its {self.channels} convolution channels"
             )
-            raise SizingError(message, field="accelerator.perReplica")
+            raise SizingError(message, attribute="tensor_parallel_size")
         groups = self.groups if self.groups % tensor_parallel == 0 else tensor_parallel
         channels = (self.channels + groups * self.group_channels) // tensor_parallel
         window = self.conv_kernel - 1 + (speculative_tokens if self.speculative_window else 0)

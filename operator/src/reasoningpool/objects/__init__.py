@@ -1,5 +1,8 @@
-"""The ground: Kubernetes objects as values, known to every other package."""
+"""The ground: Kubernetes objects as values, and the table of their kinds; known to every other package."""
 
 from reasoningpool.objects.keys import Manifest, ObjectKey
+from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
+from reasoningpool.objects.redaction import redacted
+from reasoningpool.objects.timestamps import timestamp
 
-__all__ = ["Manifest", "ObjectKey"]
+__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted", "timestamp"]

@@ -89,8 +89,8 @@ class LiveTier:
     pods: tuple[LivePod, ...]
 
     @property
-    def wanted(self) -> int:
-        """Replicas the StatefulSet asks for."""
+    def spec_replicas(self) -> int:
+        """Replicas the StatefulSet asks for, 0 before it exists."""
         if self.stateful_set is None:
             return 0
         replicas = self.stateful_set["spec"].get("replicas")
@@ -122,15 +122,15 @@ class LiveTier:
         return created is not None and abs(now - datetime.fromisoformat(created)) < _NEW
 
     @property
-    def replicas(self) -> Mapping[int, LivePod]:
-        """Pods that the StatefulSet controls and wants, by ordinal in ascending order."""
+    def pods_by_ordinal(self) -> Mapping[int, LivePod]:
+        """Pods that the StatefulSet controls and asks for, in ascending order."""
         if self.stateful_set is None:
             return {}
         meta = self.stateful_set["metadata"]
         own = [pod for pod in self.pods if pod.controller and pod.controller == meta.get("uid")]
         ordinals = {pod.name.removeprefix(f"{meta['name']}-"): pod for pod in own}
         found = {int(text): pod for text, pod in ordinals.items() if text.isdecimal()}
-        return {ordinal: found[ordinal] for ordinal in sorted(found) if ordinal < self.wanted}
+        return {ordinal: found[ordinal] for ordinal in sorted(found) if ordinal < self.spec_replicas}
 
     def has_claims(self, pod: LivePod) -> bool:
         """Whether a pod uses the claims that the StatefulSet's templates make for it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
-from reasoningpool.planning.outcome import TierOutcome, fit_message, tier_outcomes
-from reasoningpool.planning.types import Snapshot
-from reasoningpool.render import PoolIdentity, render_pool
-from reasoningpool.resolution.findings import Findings
+from reasoningpool.planning.outcome import TierOutcome, fit_message, pool_outcome
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import EffectiveTier, Finding, Severity
+from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 
 
@@ -22,7 +21,7 @@ class OfflineTier:
     name: str
     summary: str
     sizing: SizingPlan | DoesNotFit
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
     effective: EffectiveTier
 
     @property
@@ -57,26 +56,26 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
     effective = resolve(pool, settings)
     findings = Findings()
     empty = Snapshot(pool={})
-    outcomes = () if effective.errors else tier_outcomes(pool, effective, empty, findings)
+    outcome = pool_outcome(pool, effective, empty, findings)
     found = (*effective.findings, *findings.all())
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
-    manifests = [*render_pool(identity)] + [m for outcome in outcomes for m in _with_replicas(outcome)]
+    manifests = [*outcome.shared.manifests, *(m for tier in outcome.tiers for m in _with_replicas(tier))]
     return OfflinePool(
         name=pool.name,
         namespace=pool.namespace,
         manifests=tuple(manifests),
-        tiers=tuple(_tier(outcome) for outcome in outcomes),
-        errors=tuple(f for f in found if f.severity is Severity.ERROR),
-        warnings=tuple(f for f in found if f.severity is Severity.WARNING),
+        tiers=tuple(_tier(tier) for tier in outcome.tiers),
+        errors=errors_of(found),
+        warnings=warnings_of(found),
     )
 
 
 def _with_replicas(outcome: TierOutcome) -> list[Manifest]:
     """The manifests with the number that the scale field manager applies."""
-    if outcome.tier.replicas is None:
+    replicas = outcome.replicas.to_apply
+    if replicas is None:
         return list(outcome.manifests)
     return [
-        manifest | {"spec": {"replicas": outcome.tier.replicas} | manifest["spec"]}
+        manifest | {"spec": {"replicas": replicas} | manifest["spec"]}
         if manifest["kind"] == "StatefulSet"
         else manifest
         for manifest in outcome.manifests

@@ -1,23 +1,36 @@
-"""What became of each tier: sized or not, rendered or not, and what is live of it."""
+"""What became of the pool and of each tier: sized or not, rendered or not, and what is live of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import Manifest
+from reasoningpool.planning.apply_failures import refused_of_pool
 from reasoningpool.planning.live import LiveTier, live_tier
-from reasoningpool.planning.status.features import tier_feature_warnings
-from reasoningpool.planning.types import Snapshot
+from reasoningpool.planning.observations import KVPoolRequest
+from reasoningpool.planning.previous import PreviousStatus, PreviousTier
+from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
+from reasoningpool.planning.snapshot import Snapshot
+from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
-from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verified_before, verify
-from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_tier
-from reasoningpool.resolution.findings import Findings
+from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verify
+from reasoningpool.render import PoolIdentity, check_chat_template, check_pod_overrides, render_pool, render_tier
 from reasoningpool.resolution.types import EffectivePool, EffectiveTier
-from reasoningpool.resolution.written import written_path
-from reasoningpool.rollout import describe_change, pod_intent, revision_of, settle, sizing_key, waiting_change
+from reasoningpool.resolution.written import WrittenTier
+from reasoningpool.rollout import (
+    describe_change,
+    pod_intent,
+    revision_of,
+    running_max_num_seqs,
+    settle,
+    sizing_key,
+    waiting_change,
+)
 from reasoningpool.sizing import DoesNotFit, FitUnit, SizingError, SizingPlan
 from reasoningpool.sizing.units import fit_figure
 
@@ -26,63 +39,99 @@ from reasoningpool.sizing.units import fit_figure
 class TierOutcome:
     """One tier after sizing and rendering. `manifests` is empty where the budgets do not fit."""
 
-    index: int
     tier: EffectiveTier
     sizing: SizingPlan | DoesNotFit
     manifests: tuple[Manifest, ...]
     change: str | None  # what a new pod template changes, None if the template stays
     waiting: str | None  # what a newer operator would change, kept back so as not to restart pods
     live: LiveTier
-    warnings: tuple[str, ...]
+    replicas: ReplicaDecision
+    warnings: tuple[Finding, ...]  # of the calculation and of rendering; what the spec says is not in it
     verdict: Verdict | None = None  # of a plan: what the engines' KV pools say of it
     correction: Correction | None = None  # in force, or to be from the next cycle on
 
     @property
     def stateful_set(self) -> Manifest | None:
         """The rendered StatefulSet."""
-        found = [m for m in self.manifests if m["kind"] == "StatefulSet"]
-        return found[0] if found else None
-
-    @property
-    def desired_replicas(self) -> int:
-        """The fixed number, else what the live StatefulSet asks for, else the 1 it is created with."""
-        if self.tier.replicas is not None:
-            return self.tier.replicas
-        return 1 if self.live.stateful_set is None else self.live.wanted
+        return _stateful_set(self.manifests)
 
 
-def tier_outcomes(
+def _stateful_set(manifests: tuple[Manifest, ...]) -> Manifest | None:
+    return next((manifest for manifest in manifests if manifest["kind"] == "StatefulSet"), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOutcome:
+    """The objects that belong to the pool and to none of its tiers.
+
+    `refused` are the API server's refusals of those that tiers can be without, empty if there are none; what all
+    tiers need is told by each of them.
+    """
+
+    manifests: tuple[Manifest, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOutcome:
+    """A pool after sizing and rendering."""
+
+    tiers: tuple[TierOutcome, ...]
+    shared: SharedOutcome
+
+
+def pool_outcome(pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings) -> PoolOutcome:
+    """Size and render the tiers, and render what they share; input the calculation refuses becomes a finding."""
+    manifests = render_pool(PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid))
+    objects = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    return PoolOutcome(
+        tiers=() if effective.errors else _tier_outcomes(pool, effective, snapshot, findings),
+        shared=SharedOutcome(manifests=manifests, refused=refused_of_pool(snapshot.failures, objects)),
+    )
+
+
+def _tier_outcomes(
     pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings
 ) -> tuple[TierOutcome, ...]:
-    """Size and render every tier; input the calculation refuses becomes a finding."""
-    specs = {tier.name: (index, tier) for index, tier in enumerate(pool.spec.tiers)}
+    written = {tier.name: WrittenTier(pool.spec, index) for index, tier in enumerate(pool.spec.tiers)}
+    previous = PreviousStatus.of(snapshot.pool)
     outcomes: list[TierOutcome] = []
     for tier in effective.tiers:
-        index, spec = specs[tier.name]
-        _check_rendering(tier, pool, index, findings)
-        correction = recorded(_status_before(snapshot, tier.name), sizing_key(pool.spec, spec))
+        place = written[tier.name]
+        spec, before = place.tier, previous.tiers.get(tier.name)
+        _check_rendering(tier, place, findings.of(tier.name))
+        correction = recorded(before, sizing_key(pool.spec, spec))
         try:
             sizing = sized(tier.sizing_input, correction)
         except SizingError as error:
-            findings.error(written_path(pool.spec, index, error.field), str(error))
+            findings.of(tier.name).error(place.sizing(error.attribute, error.effort), str(error))
             continue
+        live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name)
         outcome = TierOutcome(
-            index=index,
             tier=tier,
             sizing=sizing,
             manifests=(),
             change=None,
             waiting=None,
-            live=live_tier(snapshot.children, snapshot.pods, names.child_name(pool.name, tier.name), tier.name),
-            warnings=(*sizing.warnings, *tier_feature_warnings(spec, index)),
+            live=live,
+            replicas=decide_replicas(spec, live.spec_replicas if live.stateful_set else None),
+            warnings=(*_of_calculation(sizing, place), *unused_tier_fields(spec, place.path)),
             correction=correction,
         )
-        outcomes.append(outcome if isinstance(sizing, DoesNotFit) else _rendered(pool, spec, outcome, sizing, snapshot))
+        if isinstance(sizing, SizingPlan):
+            outcome = _rendered(pool, spec, outcome, sizing, before=before, snapshot=snapshot)
+        outcomes.append(outcome)
     return tuple(outcomes)
 
 
 def _rendered(
-    pool: ReasoningPool, spec: TierSpec, outcome: TierOutcome, sizing: SizingPlan, snapshot: Snapshot
+    pool: ReasoningPool,
+    spec: TierSpec,
+    outcome: TierOutcome,
+    sizing: SizingPlan,
+    *,
+    before: PreviousTier | None,
+    snapshot: Snapshot,
 ) -> TierOutcome:
     """The outcome with the manifests of its plan, and what the engines say of that."""
     identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
@@ -98,11 +147,12 @@ def _rendered(
             key=sizing_key(pool.spec, spec),
             correction=correction,
             live=live,
+            running_max_num_seqs=running_max_num_seqs(_stateful_set(manifests)),
             rolling=change is not None,
             suspended=bool(pool.spec.suspend),
-            before=verified_before(_status_before(snapshot, tier.name)),
+            before=before.verified if before else None,
         ),
-        snapshot.readings,
+        snapshot.observations.of(KVPoolRequest),
     )
     return replace(
         outcome,
@@ -115,18 +165,19 @@ def _rendered(
     )
 
 
-def _status_before(snapshot: Snapshot, tier: str) -> Manifest | None:
-    tiers = (snapshot.pool.get("status") or {}).get("tiers") or ()
-    return next((entry for entry in tiers if entry.get("name") == tier), None)
+def _of_calculation(sizing: SizingPlan | DoesNotFit, place: WrittenTier) -> Iterator[Finding]:
+    """The calculation's warnings; it knows its inputs, but not where they were written."""
+    for doubt in sizing.warnings:
+        yield warning(place.sizing(doubt.attribute), doubt.message, tier=place.tier.name, standalone=True)
 
 
-def _check_rendering(tier: EffectiveTier, pool: ReasoningPool, index: int, findings: Findings) -> None:
+def _check_rendering(tier: EffectiveTier, place: WrittenTier, findings: Findings) -> None:
     """What only the renderer knows cannot be rendered."""
-    for problem in check_pod_overrides(tier.overrides) if tier.overrides else ():
-        findings.error(f"spec.tiers[{index}].podOverrides.{problem.path}", problem.message)
+    for finding in check_pod_overrides(tier.overrides) if tier.overrides else ():
+        findings.add(finding.under(f"{tier.path}.podOverrides"))
     template = tier.engine.chat_template
     if template is not None and (message := check_chat_template(template)):
-        findings.error(written_path(pool.spec, index, "engine.chatTemplate.inline"), message)
+        findings.error(f"{place.engine('chat_template')}.inline", message)
 
 
 def _settled(manifests: tuple[Manifest, ...], live: LiveTier) -> tuple[tuple[Manifest, ...], str | None, str | None]:

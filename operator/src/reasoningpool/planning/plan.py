@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
+from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Manifest, ObjectKey
+from reasoningpool.planning.actions import Apply, Delete, EventNote, EventType, Plan, Scale
 from reasoningpool.planning.diagnosis.progress import TierState, tier_state
-from reasoningpool.planning.outcome import TierOutcome, tier_outcomes
+from reasoningpool.planning.observations import ContainerLogRequest, Request
+from reasoningpool.planning.outcome import PoolOutcome, TierOutcome, pool_outcome
 from reasoningpool.planning.pod_deletions import pod_deletions
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
-from reasoningpool.planning.types import OWNED_KINDS, Apply, EventNote, EventType, LogWanted, Plan, Prune, Snapshot
-from reasoningpool.planning.verification.kv_pools import readings_wanted
-from reasoningpool.render import PoolIdentity, render_pool
-from reasoningpool.resolution.findings import Findings
+from reasoningpool.planning.verification.kv_pools import kv_pool_requests
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
-from reasoningpool.resolution.types import Finding, Severity
 from reasoningpool.rollout import revision_of
 
-# A StatefulSet needs its account, everything else can follow; so pods start as early as possible.
-_ORDER: Final = {"ServiceAccount": 0, "StatefulSet": 1, "Service": 2, "PodDisruptionBudget": 3}
 # How soon to look again while something is failing or starting, besides the events that wake the pool.
 _REQUEUE_SECONDS: Final = 30.0
 
@@ -45,45 +43,46 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
         return _rejected(snapshot, Reason.INVALID_SPEC, str(error), now)
     effective = resolve(pool, settings.resolution)
     findings = Findings()
-    outcomes = () if effective.errors else tier_outcomes(pool, effective, snapshot, findings)
-    errors = (*effective.errors, *(f for f in findings.all() if f.severity is Severity.ERROR))
+    outcome = pool_outcome(pool, effective, snapshot, findings)
+    outcomes = outcome.tiers
+    errors = (*effective.errors, *errors_of(findings.all()))
     if errors:
         message = "; ".join(str(error) for error in errors)
         return _rejected(snapshot, errors[0].reason, message, now)
     suspended = bool(pool.spec.suspend)
     states = {outcome.tier.name: tier_state(outcome, snapshot, now=now, suspended=suspended) for outcome in outcomes}
-    warnings = (*effective.warnings, *(f for f in findings.all() if f.severity is Severity.WARNING))
+    warnings = (*effective.warnings, *warnings_of(findings.all()))
     passive = Plan(
-        logs_wanted=_logs_wanted(states, snapshot),
-        refusals_wanted=tuple(state.refusals_wanted for state in states.values() if state.refusals_wanted),
-        readings_wanted=tuple(wanted for outcome in outcomes for wanted in readings_wanted(outcome.live)),
+        wanted=_wanted(outcomes, states, snapshot),
         status=_changed(
-            snapshot, pool_status(pool, snapshot, outcomes=outcomes, states=states, warnings=warnings, now=now)
+            snapshot, pool_status(pool, snapshot, outcome=outcome, states=states, warnings=warnings, now=now)
         ),
     )
     if suspended:
         return passive
-    applies = _applies(pool, outcomes)
-    prunes = _prunes(pool, snapshot, applies, outcomes)
+    applies = _applies(snapshot, outcome)
+    removals = _removals(pool, snapshot, applies, outcomes)
     deletions = pod_deletions(outcomes, snapshot)
     return replace(
         passive,
-        applies=applies,
-        prunes=prunes,
-        pod_deletions=tuple(deletion.pod for deletion in deletions),
+        # What cannot be applied is still wanted: where it may not be read, it may be there.
+        applies=tuple(apply for apply in applies if snapshot.can_apply(KINDS.of(ObjectKey.of(apply.manifest)))),
+        scales=_scales(outcomes),
+        deletes=(*removals, *(deletion.pod for deletion in deletions)),
         events=(
-            *_events(outcomes, states, prunes, now),
+            *_events(outcomes, states, removals, now),
             *(deletion.note for deletion in deletions),
             *_warning_events(warnings),
         ),
-        requeue_after_seconds=_requeue(outcomes, states),
+        requeue_after_seconds=_requeue(outcome, states),
     )
 
 
-def _requeue(outcomes: tuple[TierOutcome, ...], states: dict[str, TierState]) -> float | None:
-    if any(outcome.verdict is not None and outcome.verdict.correction is not None for outcome in outcomes):
+def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None:
+    if any(tier.verdict is not None and tier.verdict.correction is not None for tier in outcome.tiers):
         return 0.0  # once this status is written, the next plan applies the correction
-    return None if all(state.reason is Reason.ALL_READY for state in states.values()) else _REQUEUE_SECONDS
+    settled = not outcome.shared.refused and all(state.reason is Reason.ALL_READY for state in states.values())
+    return None if settled else _REQUEUE_SECONDS
 
 
 def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
@@ -106,33 +105,42 @@ def _rejected(snapshot: Snapshot, reason: Reason, message: str, now: datetime) -
     return Plan(status=_changed(snapshot, kept_status(snapshot, (ready, accepted), now)), events=(event,))
 
 
-def _applies(pool: ReasoningPool, outcomes: tuple[TierOutcome, ...]) -> tuple[Apply, ...]:
-    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
-    applies = [Apply(manifest=manifest) for manifest in render_pool(identity)]
-    for outcome in outcomes:
-        for manifest in outcome.manifests:
+def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
+    there = {ObjectKey.of(child) for child in snapshot.children}
+
+    def apply(manifest: Manifest, scope: str, change: str | None = None, *, orphan: bool = False) -> Apply:
+        why = "does not exist yet" if ObjectKey.of(manifest) not in there else change or "kept as the spec asks"
+        return Apply(manifest=manifest, orphan_on_immutable=orphan, why=f"{scope}: {why}")
+
+    applies = [apply(manifest, "shared by all tiers") for manifest in outcome.shared.manifests]
+    for tier in outcome.tiers:
+        for manifest in tier.manifests:
             is_set = manifest["kind"] == "StatefulSet"
-            applies.append(
-                Apply(
-                    manifest=manifest,
-                    replicas=outcome.tier.replicas if is_set else None,
-                    orphan_on_immutable=is_set,
-                )
-            )
-    return tuple(sorted(applies, key=lambda apply: _ORDER[apply.manifest["kind"]]))
+            change = tier.change if is_set else None
+            applies.append(apply(manifest, f"tier {tier.tier.name}", change, orphan=is_set))
+    return tuple(sorted(applies, key=lambda apply: KINDS.rank(ObjectKey.of(apply.manifest))))
 
 
-def _prunes(
+def _scales(outcomes: tuple[TierOutcome, ...]) -> tuple[Scale, ...]:
+    return tuple(
+        Scale(key=ObjectKey.of(outcome.stateful_set), replicas=replicas, why=outcome.replicas.why)
+        for outcome in outcomes
+        if outcome.stateful_set is not None and (replicas := outcome.replicas.to_apply) is not None
+    )
+
+
+def _removals(
     pool: ReasoningPool, snapshot: Snapshot, applies: tuple[Apply, ...], outcomes: tuple[TierOutcome, ...]
-) -> tuple[Prune, ...]:
+) -> tuple[Delete, ...]:
     """Objects of this pool that nothing asks for any more; those of a tier that does not fit stay."""
     wanted = {ObjectKey.of(apply.manifest) for apply in applies}
     kept = {outcome.tier.name for outcome in outcomes if not outcome.manifests}
-    kinds = {kind for _, kind, _ in OWNED_KINDS}
     return tuple(
-        Prune(key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]))
+        Delete(
+            key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]), why="nothing in the spec asks for it any more"
+        )
         for child in snapshot.children
-        if child["kind"] in kinds
+        if KINDS.of(ObjectKey.of(child)).owned
         and ObjectKey.of(child) not in wanted
         and _is_owned(child, pool.uid)
         and (child["metadata"].get("labels") or {}).get(names.LABEL_TIER) not in kept
@@ -144,15 +152,27 @@ def _is_owned(child: Manifest, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in child["metadata"].get("ownerReferences") or ())
 
 
-def _logs_wanted(states: dict[str, TierState], snapshot: Snapshot) -> tuple[LogWanted, ...]:
-    wanted: list[LogWanted] = []
+def _wanted(
+    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], snapshot: Snapshot
+) -> tuple[Request[Any], ...]:
+    """What would help the next plan: why pods fail or are missing, and what KV pools engines have."""
+    return (
+        *_log_requests(states, snapshot),
+        *(state.missing_pods for state in states.values() if state.missing_pods),
+        *(request for outcome in outcomes for request in kv_pool_requests(outcome.live)),
+    )
+
+
+def _log_requests(states: dict[str, TierState], snapshot: Snapshot) -> tuple[ContainerLogRequest, ...]:
+    logs = snapshot.observations.of(ContainerLogRequest)
+    requests: list[ContainerLogRequest] = []
     for state in states.values():
-        for pod in state.silent_pods[:1]:  # one pod's words are enough
-            if pod.uid in snapshot.logs:
+        for pod in state.unexplained_pods[:1]:  # one pod's log is enough
+            if pod.uid in logs:
                 continue
             engine = [c for c in pod.containers if c.get("name") == names.ENGINE_CONTAINER]
-            wanted.append(
-                LogWanted(
+            requests.append(
+                ContainerLogRequest(
                     namespace=pod.body["metadata"]["namespace"],
                     pod=pod.name,
                     pod_uid=pod.uid,
@@ -160,11 +180,11 @@ def _logs_wanted(states: dict[str, TierState], snapshot: Snapshot) -> tuple[LogW
                     previous=any("running" in (c.get("state") or {}) for c in engine),
                 )
             )
-    return tuple(wanted)
+    return tuple(requests)
 
 
 def _events(
-    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], prunes: tuple[Prune, ...], now: datetime
+    outcomes: tuple[TierOutcome, ...], states: dict[str, TierState], removals: tuple[Delete, ...], now: datetime
 ) -> tuple[EventNote, ...]:
     notes: list[EventNote] = []
     for outcome in outcomes:
@@ -180,9 +200,9 @@ def _events(
             notes.append(_note(EventType.WARNING, verdict.reason, verdict.message, "Verify"))
         if state.reason in FAILURE_REASONS or state.reason is Reason.DOES_NOT_FIT:
             notes.append(_note(EventType.WARNING, state.reason, state.message, "Reconcile"))
-    for prune in prunes:
-        if prune.key.kind == "StatefulSet":
-            text = f"removing {prune.key.name}: running requests are finished first"
+    for removal in removals:
+        if removal.key.kind == "StatefulSet":
+            text = f"removing {removal.key.name}: running requests are finished first"
             notes.append(_note(EventType.NORMAL, Reason.TIER_REMOVED, text, "Delete"))
     return tuple(notes)
 

@@ -14,17 +14,19 @@ from dataclasses import dataclass
 
 from reasoningpool.api.conditions import Reason
 from reasoningpool.objects import ObjectKey
+from reasoningpool.planning.actions import Delete, EventNote, EventType
 from reasoningpool.planning.diagnosis.pods import diagnose
 from reasoningpool.planning.live import LivePod, LiveTier
+from reasoningpool.planning.observations import ContainerLogRequest
 from reasoningpool.planning.outcome import TierOutcome
-from reasoningpool.planning.types import EventNote, EventType, Prune, Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDeletion:
     """A pod to delete, with its grace period, and the event that says why."""
 
-    pod: Prune
+    pod: Delete
     note: EventNote
 
 
@@ -53,7 +55,7 @@ def _stuck(live: LiveTier) -> tuple[LivePod, ...]:
 
 def _lacking_claims(live: LiveTier) -> dict[int, LivePod]:
     """The pods, by ordinal and lowest first, that the StatefulSet has adopted and cannot bring to its claims."""
-    return {ordinal: pod for ordinal, pod in live.replicas.items() if not live.has_claims(pod)}
+    return {ordinal: pod for ordinal, pod in live.pods_by_ordinal.items() if not live.has_claims(pod)}
 
 
 def _replaceable(outcome: TierOutcome, lacking: dict[int, LivePod], snapshot: Snapshot) -> Iterator[LivePod]:
@@ -66,16 +68,17 @@ def _replaceable(outcome: TierOutcome, lacking: dict[int, LivePod], snapshot: Sn
     if not lacking:
         return
     live, lowest = outcome.live, min(lacking)
+    logs = snapshot.observations.of(ContainerLogRequest)
 
     def is_away(ordinal: int) -> bool:
-        pod = live.replicas.get(ordinal)
+        pod = live.pods_by_ordinal.get(ordinal)
         if pod is None:
             return ordinal < lowest
         if pod.ready:
             return False
-        return ordinal not in lacking or diagnose(pod, snapshot.logs.get(pod.uid)) is None
+        return ordinal not in lacking or diagnose(pod, logs.get(pod.uid)) is None
 
-    room = outcome.tier.max_unavailable - sum(is_away(ordinal) for ordinal in range(live.wanted))
+    room = outcome.tier.max_unavailable - sum(is_away(ordinal) for ordinal in range(live.spec_replicas))
     for pod in lacking.values():
         if pod.ready and room <= 0:
             return
@@ -87,4 +90,4 @@ def _deletion(pod: LivePod, reason: Reason, why: str) -> PodDeletion:
     key = ObjectKey.of({"apiVersion": "v1", "kind": "Pod", "metadata": pod.body["metadata"]})
     text = f"deleting pod {pod.name}: {why}"
     note = EventNote(type=EventType.NORMAL, reason=str(reason), message=text, action="Delete")
-    return PodDeletion(pod=Prune(key=key, uid=pod.uid), note=note)
+    return PodDeletion(pod=Delete(key=key, uid=pod.uid, why=why), note=note)

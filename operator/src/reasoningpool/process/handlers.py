@@ -12,16 +12,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import kopf
+from kopf._cogs.structs.references import Insights
 from typing_extensions import override
 
 from reasoningpool.adapters.kube import Kube
-from reasoningpool.adapters.paths import collection_path, plural
-from reasoningpool.api import names
-from reasoningpool.objects import ObjectKey
+from reasoningpool.adapters.paths import collection_path
+from reasoningpool.adapters.watch_response import noting_response
+from reasoningpool.objects import Kind, Kinds, ObjectKey
+from reasoningpool.objects.kinds import POOL
 from reasoningpool.process.heartbeat import Heartbeats
-from reasoningpool.reconcile.observer import SELECTOR
+from reasoningpool.reconcile.lists import SELECTOR, Scopes
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store, pool_of, version_of
+from reasoningpool.reconcile.store import PoolName, Store, pool_of, version_of
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,12 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class Watcher:
-    """kopf, reduced to lists and watches."""
+    """kopf, reduced to lists and watches.
+
+    Optional kinds come and go while it runs, by the same way on which kopf itself follows CRDs: its insights say what
+    is to be watched. Not by a scan of kopf's own: that takes rights on all CRDs of the cluster, and kopf ends when a
+    watch is refused.
+    """
 
     def __init__(
         self,
@@ -100,48 +107,94 @@ class Watcher:
         self._namespaces = namespaces
         self._silence = silence
         self._on_stop = on_stop
+        self._scopes: tuple[str | None, ...] = namespaces if namespaces is not None else (None,)
+        self._registry = kopf.OperatorRegistry()
+        self._insights = Insights()
+        self._registered: set[Kind] = set()
+        self._watched_optional: set[Kind] = set()
+        self._running = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch until `stop` is set or a signal comes."""
-        kinds = ((names.API_VERSION, names.KIND), *WATCHED_KINDS)
-        scopes: tuple[str | None, ...] = self._namespaces if self._namespaces is not None else (None,)
-        self._heartbeats.expect(collection_path(*kind, scope) for kind in kinds for scope in scopes)
-        await kopf.operator(
-            registry=self._registry(),
-            settings=_settings(self._silence),
-            standalone=True,
-            # Without one Kopf asks who the user is, and a pod's user id has no name.
-            identity="reasoningpool",  # type: ignore[arg-type]  # a NewType that Kopf does not export
-            clusterwide=self._namespaces is None,
-            namespaces=self._namespaces or (),
-            stop_flag=stop,
-        )
+        self.register()
+        for kind in (POOL, *self._store.kinds.watched):
+            if not kind.optional:
+                self._heartbeats.expect(_paths(kind, self._scopes))
+        self._running = True
+        follower = asyncio.create_task(self._follow(), name="optional kinds found at the start")
+        try:
+            await kopf.operator(
+                registry=self._registry,
+                settings=_settings(self._silence, self._store.kinds),
+                insights=self._insights,
+                standalone=True,
+                # Without one Kopf asks who the user is, and a pod's user id has no name.
+                identity="reasoningpool",  # type: ignore[arg-type]  # a NewType that Kopf does not export
+                clusterwide=self._namespaces is None,
+                namespaces=self._namespaces or (),
+                stop_flag=stop,
+            )
+        finally:
+            follower.cancel()
 
-    def _registry(self) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
+    # -- optional kinds --------------------------------------------------------------------------------------------
+
+    async def start(self, kind: Kind, *, on_refused: Callable[[], None]) -> None:
+        """Watch an optional kind, now or as soon as `run` watches."""
+        if kind not in self._registered:
+            self._register_child(kind)
+        self._heartbeats.expect(_paths(kind, self._scopes), on_refused=on_refused)
+        self._watched_optional.add(kind)
+        if self._running:
+            await self._follow()
+
+    async def stop(self, kind: Kind) -> None:
+        """End the watch of an optional kind, if there is one."""
+        self._heartbeats.forget(_paths(kind, self._scopes))
+        self._watched_optional.discard(kind)
+        if self._running:
+            await self._follow()
+
+    async def _follow(self) -> None:
+        """Tell kopf which optional kinds are to be watched."""
+        await self._insights.ready_resources.wait()
+        async with self._insights.revised:
+            watched = self._insights.watched_resources
+            watched.difference_update(map(_resource, self._store.kinds.optional))
+            watched.update(map(_resource, self._watched_optional))
+            self._insights.revised.notify_all()
+
+    # -- handlers --------------------------------------------------------------------------------------------------
+
+    def register(self) -> None:
+        """Register the handlers of what every cluster has."""
+        registry = self._registry
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
             await self._kube.relogin()
-            session = self._kube.watch_session(self._heartbeats.response_class())
+            beats = self._heartbeats
+            session = self._kube.watch_session(noting_response(beats.note, beats.note_list, beats.refused))
             return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
 
         @kopf.on.cleanup(registry=registry)
         async def cleanup(**_: Any) -> None:
             await self._on_stop()
 
-        @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+        @kopf.on.event(POOL.group, POOL.version, POOL.plural, registry=registry)
         async def on_pool(event: kopf.RawEvent, **_: Any) -> None:
             self.pool_event(event["type"], dict(event["object"]))
 
-        for api_version, kind in WATCHED_KINDS:
-            group, _slash, version = api_version.rpartition("/")
+        for kind in self._store.kinds.watched:
+            if not kind.optional:
+                self._register_child(kind)
 
-            @kopf.on.event(group, version, plural(kind), id=f"on_{kind.lower()}", registry=registry)
-            async def on_child(event: kopf.RawEvent, **_: Any) -> None:
-                self.child_event(event["type"], dict(event["object"]))
+    def _register_child(self, kind: Kind) -> None:
+        self._registered.add(kind)
 
-        return registry
+        @kopf.on.event(kind.group, kind.version, kind.plural, id=f"on_{kind.kind.lower()}", registry=self._registry)
+        async def on_child(event: kopf.RawEvent, **_: Any) -> None:
+            self.child_event(event["type"], dict(event["object"]))
 
     def pool_event(self, what: str | None, pool: dict[str, Any]) -> None:
         """A pool was seen, changed or deleted."""
@@ -159,7 +212,23 @@ class Watcher:
             self._store.remove(pool, ObjectKey.of(child), child["metadata"]["uid"], version=version_of(child))
 
 
-def _settings(silence: float) -> kopf.OperatorSettings:
+def _paths(kind: Kind, scopes: Scopes) -> list[str]:
+    return [collection_path(kind, scope) for scope in scopes]
+
+
+def _resource(kind: Kind) -> kopf.Resource:
+    return kopf.Resource(
+        group=kind.group,
+        version=kind.version,
+        plural=kind.plural,
+        kind=kind.kind,
+        preferred=True,
+        namespaced=True,
+        verbs=frozenset({"list", "watch"}),
+    )
+
+
+def _settings(silence: float, kinds: Kinds) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -173,6 +242,6 @@ def _settings(silence: float) -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = 0.5
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.persistence.progress_storage = _NoProgress()
-    for _, kind in WATCHED_KINDS:
-        settings.watching.label_selectors[plural(kind)] = SELECTOR
+    for kind in kinds.watched:
+        settings.watching.label_selectors[kind.plural] = SELECTOR
     return settings

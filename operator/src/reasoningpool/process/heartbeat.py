@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
-
-import aiohttp
-from typing_extensions import override
+from collections.abc import Callable, Iterable
+from typing import Final
 
 # A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
 _GRACE_SECONDS: Final = 10.0
-_EXPIRED: Final = b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}\n'
 
 
 class Heartbeats:
@@ -22,14 +18,26 @@ class Heartbeats:
         self._clock = clock
         self._last: dict[str, float] = {}
         self._listed: set[str] = set()
+        self._on_refused: dict[str, Callable[[], None]] = {}
         # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
         self.on_gap: Callable[[], None] = lambda: None
 
-    def expect(self, paths: Iterable[str]) -> None:
-        """These paths are watched from now on."""
+    def expect(self, paths: Iterable[str], *, on_refused: Callable[[], None] | None = None) -> None:
+        """These paths are watched from now on.
+
+        With `on_refused`, an answer of 403 or 404 does not end the watcher: this is called, and the watcher waits
+        until whoever was called ends this watch.
+        """
         now = self._clock()
         for path in paths:
             self._last.setdefault(path, now)
+            if on_refused is not None:
+                self._on_refused[path] = on_refused
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These paths are not watched any more; what is under way on them may still be refused."""
+        for path in paths:
+            self._last.pop(path, None)
 
     def note(self, path: str) -> None:
         """A sign of life; paths that nobody expects are not kept."""
@@ -49,54 +57,6 @@ class Heartbeats:
         now = self._clock()
         return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
 
-    def response_class(self) -> type[aiohttp.ClientResponse]:
-        """A response type for the watcher's HTTP session that notes what comes in."""
-        note, note_list = self.note, self.note_list
-
-        class NotingResponse(aiohttp.ClientResponse):
-            @override
-            async def start(self, connection: Any) -> aiohttp.ClientResponse:
-                await super().start(connection)
-                path, is_watch = self.url.path, "watch" in self.url.query
-                if self.status < 300:
-                    note(path)
-                    if is_watch:
-                        self.content = _NotingReader(self.content, lambda: note(path))  # type: ignore[assignment]
-                    elif "continue" not in self.url.query:
-                        note_list(path)
-                elif self.status == 410 and is_watch:
-                    # kopf lists anew when this is said inside the stream, and ends when it is said before it.
-                    self.status = 200
-                    self.content = _SaidReader(self.content, _EXPIRED)  # type: ignore[assignment]
-                return self
-
-        return NotingResponse
-
-
-class _NotingReader:
-    """A stream reader that tells of each chunk it hands on."""
-
-    def __init__(self, reader: aiohttp.StreamReader, note: Callable[[], None]) -> None:
-        self._reader = reader
-        self._note = note
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for chunk in self._reader.iter_chunked(size):
-            self._note()
-            yield chunk
-
-
-class _SaidReader(_NotingReader):
-    """A stream that says one thing in place of what the server said."""
-
-    def __init__(self, reader: aiohttp.StreamReader, said: bytes) -> None:
-        super().__init__(reader, lambda: None)
-        self._said = said
-
-    @override
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        await self._reader.read()
-        yield self._said
+    def refused(self, path: str) -> Callable[[], None] | None:
+        """What to call when a request for this path is refused; None where that ends the watcher."""
+        return self._on_refused.get(path)

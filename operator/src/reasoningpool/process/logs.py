@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, text for people, the pool's name in both."""
+"""Log lines: JSON for machines, text for people; the pool's name in both, secrets in neither."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from typing_extensions import override
+
+from reasoningpool.objects import redacted
 
 _EXTRAS: Final = ("pool_namespace", "pool")
 
@@ -22,13 +24,13 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
         }
         for name in _EXTRAS:
             if (value := getattr(record, name, None)) is not None:
                 entry[name] = value
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = redacted(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
@@ -42,7 +44,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         name = getattr(record, "pool", None)
         record.where = f"[{getattr(record, 'pool_namespace', '')}/{name}] " if name else ""
-        return super().format(record)
+        return redacted(super().format(record))
 
 
 def configure(*, style: str, level: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
-from reasoningpool.process import logs
+from reasoningpool.objects import KINDS, Kinds
 from reasoningpool.process.handlers import Watcher
 from reasoningpool.process.health import Health, State
 from reasoningpool.process.heartbeat import Heartbeats
@@ -21,9 +21,13 @@ from reasoningpool.process.lease import Lease
 from reasoningpool.process.settings import Settings
 from reasoningpool.reconcile.apply.executor import Executor
 from reasoningpool.reconcile.events import Events
-from reasoningpool.reconcile.observe.kv_pools import Readings
+from reasoningpool.reconcile.observe.kv_pools import KVPoolReader
+from reasoningpool.reconcile.observe.pod_creations import PodCreationFailureReader
+from reasoningpool.reconcile.observe.pod_logs import ContainerLogReader
+from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.observer import Observer
-from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, Tools
+from reasoningpool.reconcile.optional_kinds import OptionalKinds
+from reasoningpool.reconcile.pool_task import FailurePlanner, Planner, SharedParts
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.sleeper import Timing
 from reasoningpool.reconcile.store import PoolName, Store
@@ -37,7 +41,6 @@ EXIT_NO_CLUSTER: Final = 2
 
 def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> int:
     """Run until a signal comes (0), leadership is lost or watching fails (1); the exit code."""
-    logs.configure(style=settings.log_format, level=settings.log_level)
     try:
         return asyncio.run(Operator(settings, planner=planner, plan_failure=plan_failure).main())
     except NoCluster as error:
@@ -48,8 +51,11 @@ def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -
 class Operator:
     """One process's parts and the order in which they start and stop."""
 
-    def __init__(self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> None:
+    def __init__(
+        self, settings: Settings, *, planner: Planner, plan_failure: FailurePlanner, kinds: Kinds = KINDS
+    ) -> None:
         self._settings = settings
+        self._kinds = kinds
         self._planner = planner
         self._plan_failure = plan_failure
         self._stop = asyncio.Event()
@@ -58,16 +64,17 @@ class Operator:
         self._store: Store | None = None
         self._pools: Pools | None = None
         self._engines = EngineMetrics()
-        self._readings: Readings | None = None
+        self._readers: Readers | None = None
         self._observer: Observer | None = None
+        self._optional: OptionalKinds | None = None
         self._leading = False
         self.health = Health(live=self._live, ready=self._ready)
 
     async def main(self) -> int:
         """The whole life of the process."""
         settings = self._settings
-        api, relogin = await connect(kubeconfig=settings.kubeconfig, context=settings.context)
-        kube = Kube(api, relogin, concurrency=settings.concurrency)
+        api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
+        kube = Kube(api, relogin, concurrency=settings.concurrency, kinds=self._kinds)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -98,21 +105,25 @@ class Operator:
 
     async def _serve(self, kube: Kube) -> int:
         settings = self._settings
-        store = Store(self._on_change)
-        readings = self._readings = Readings(self._engines.kv_pool, self._on_reading)
-        tools = Tools(
+        store = Store(self._on_change, self._kinds)
+        readers = self._readers = Readers(
+            ContainerLogReader(kube, store),
+            PodCreationFailureReader(kube),
+            KVPoolReader(self._engines.kv_pool, self._on_news),
+        )
+        shared = SharedParts(
             kube=kube,
             store=store,
             executor=Executor(kube, store, may_write=self._may_write),
             events=Events(kube, instance=settings.own_name()),
             planner=self._planner,
             plan_failure=self._plan_failure,
-            readings=readings,
+            readers=readers,
             may_write=self._may_write,
             timing=Timing(resync=settings.resync_seconds),
         )
-        pools = self._pools = Pools(tools)
-        observer = self._observer = Observer(kube, store, pools, settings.namespaces)
+        pools = self._pools = Pools(shared)
+        observer = self._observer = Observer(kube, store, pools, settings.namespaces or None)
         self._heartbeats.on_gap = observer.gap
         self._store = store
         watcher = Watcher(
@@ -120,16 +131,27 @@ class Operator:
             store,
             pools,
             self._heartbeats,
-            namespaces=settings.namespaces,
+            namespaces=settings.namespaces or None,
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
         )
+        scopes = settings.namespaces or (None,)
+
+        def on_optional_kind() -> None:
+            observer.gap()  # what was deleted after its list and before its watch began
+            pools.wake_all()
+
+        optional = self._optional = OptionalKinds(kube, store, watcher, scopes, on_change=on_optional_kind)
         keeper = asyncio.create_task(self._keep_leading(), name="lease")
-        comparer: asyncio.Task[None] | None = None
+        followers: list[asyncio.Task[None]] = []
         try:
-            if not await self._unless_stopped(observer.first_list(), keeper):
+            if not await self._unless_stopped(observer.first_list(optional), keeper):
                 return EXIT_FAILED if keeper.done() else EXIT_STOPPED
-            comparer = asyncio.create_task(observer.run(settings.compare_seconds), name="comparer")
+            # Before kopf starts: it cancels every task that is younger than itself when it ends.
+            followers += (
+                asyncio.create_task(observer.run(settings.compare_seconds), name="comparer"),
+                asyncio.create_task(optional.run(), name="optional kinds"),
+            )
             watching = asyncio.create_task(watcher.run(self._stop), name="watcher")
             await asyncio.wait({watching, keeper}, return_when=asyncio.FIRST_COMPLETED)
             lost = keeper.done() and self._leading  # not leading any more: we gave it up ourselves
@@ -141,7 +163,7 @@ class Operator:
         else:
             return EXIT_FAILED if lost else EXIT_STOPPED
         finally:
-            for task in filter(None, (keeper, comparer)):
+            for task in (keeper, *followers):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -171,8 +193,8 @@ class Operator:
         self._leading = False
         if self._pools is not None:
             await self._pools.stop()
-        if self._readings is not None:
-            await self._readings.stop()
+        if self._readers is not None:
+            await self._readers.stop()
         await self._engines.close()
         if self._lease is not None:
             await self._lease.release()
@@ -187,7 +209,7 @@ class Operator:
         if self._pools is not None:
             self._pools.wake(pool)
 
-    def _on_reading(self, pool: PoolName) -> None:
+    def _on_news(self, pool: PoolName) -> None:
         if self._pools is not None:
             self._pools.wake(pool)
 
@@ -201,7 +223,9 @@ class Operator:
             return State(good=True, text=f"standby; leader is {holder or 'not known yet'}")
         if self._store is None or not self._store.synced:
             return State(good=False, text=self._observer.trouble if self._observer is not None else "starting")
-        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects")
+        unread = self._optional.forbidden() if self._optional is not None else ()
+        without = "".join(f"; may not read {kind}" for kind in unread)
+        return State(good=True, text=f"leading; {len(self._pools or ())} pools, {self._store.count()} objects{without}")
 
 
 def _counts(kube: Kube) -> str:

@@ -18,8 +18,8 @@ from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, shorten
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import EventNote
+from reasoningpool.objects import Manifest, ObjectKey, timestamp
+from reasoningpool.planning.actions import EventNote
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Events:
 
     async def _first(self, pool: Manifest, note: EventNote, name: str) -> None:
         meta = pool["metadata"]
-        now = _stamp()
+        now = timestamp(datetime.now(UTC))
         event: Manifest = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -107,7 +107,7 @@ class Events:
 
     async def _again(self, pool: Manifest, note: EventNote, name: str, sent: _Sent) -> None:
         key = ObjectKey("v1", "Event", pool["metadata"]["namespace"], name)
-        patch = {"count": sent.count + 1, "lastTimestamp": _stamp()}
+        patch = {"count": sent.count + 1, "lastTimestamp": timestamp(datetime.now(UTC))}
         try:
             await self._kube.merge(key, patch, manager=names.FIELD_MANAGER, priority=Priority.BACKGROUND)
         except NotFound:  # events live for an hour
@@ -126,10 +126,6 @@ def _name(pool: Manifest, note: EventNote) -> str:
     meta = pool["metadata"]
     said = "\0".join((meta["uid"], note.type.value, note.reason, note.message))
     return f"{meta['name']}.{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
-
-
-def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _extra(pool: Manifest) -> dict[str, str]:

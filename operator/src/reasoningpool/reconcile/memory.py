@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from reasoningpool.objects import ObjectKey
-from reasoningpool.planning.types import ApplyFailure, PodLog
+from reasoningpool.planning.snapshot import ApplyFailure
 
 
 @dataclass(slots=True)
@@ -17,7 +17,14 @@ class Applied:
     uid: str
     shape: bytes
     at: float
-    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A number of replicas that the scale manager has applied to this very StatefulSet."""
+
+    uid: str
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +58,17 @@ class StatusSeen:
 
 
 @dataclass(slots=True)
-class LogRead:
-    """The end of a log, and the pod's resourceVersion it was read at."""
-
-    pod: ObjectKey
-    uid: str
-    pod_version: int
-    at: float
-    log: PodLog
-
-
-@dataclass(slots=True)
 class PoolMemory:
     """All of it may be lost at any time; then the next cycle applies everything once more."""
 
     applied: dict[ObjectKey, Applied] = field(default_factory=dict)
+    scaled: dict[ObjectKey, Scaled] = field(default_factory=dict)
     refused: dict[ObjectKey, Refused] = field(default_factory=dict)
     begun: dict[ObjectKey, Begun] = field(default_factory=dict)
     status: StatusSeen | None = None
-    logs: dict[str, LogRead] = field(default_factory=dict)
     generation: int = 0
-    # Of a delay; differs from pool to pool so that they do not all try at once, and not from object to object.
-    haste: float = field(default_factory=lambda: random.uniform(0.8, 1.0))
+    # Factor of a delay; differs from pool to pool so that they do not all try at once, and not from object to object.
+    jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))
 
     def failures(self) -> tuple[ApplyFailure, ...]:
         """The refusals that still stand: causes before what waits for them, otherwise in a stable order."""
@@ -85,6 +81,6 @@ class PoolMemory:
 
     def keep_only(self, wanted: set[ObjectKey]) -> None:
         """Forget what the plan no longer contains."""
-        for known in (self.applied, self.refused, self.begun):
+        for known in (self.applied, self.scaled, self.refused, self.begun):
             for key in known.keys() - wanted:
                 del known[key]

@@ -16,17 +16,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reasoningpool.adapters.errors import KubeError, NotFound, NotInstalled
+from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
-from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Kind, Manifest, ObjectKey
+from reasoningpool.objects.kinds import POOL
+from reasoningpool.reconcile.lists import SELECTOR, list_kind
+from reasoningpool.reconcile.optional_kinds import OptionalKinds
 from reasoningpool.reconcile.pools import Pools
-from reasoningpool.reconcile.store import WATCHED_KINDS, PoolName, Store
+from reasoningpool.reconcile.store import PoolName, Store
 
 log = logging.getLogger(__name__)
 
-SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 _FIRST_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 30.0
 # What a watch may still be about to deliver when a list shows it.
@@ -62,15 +63,19 @@ class Observer:
         # Why the first list is not in yet, for the readiness endpoint.
         self.trouble = "listing the objects of all pools"
 
-    async def first_list(self) -> None:
-        """List until it succeeds; then the store is whole and the pools' tasks may work."""
+    async def first_list(self, optional: OptionalKinds) -> None:
+        """List until it succeeds; then the store is whole and the pools' tasks may work.
+
+        Optional kinds that are missing or may not be read hold up nothing.
+        """
         delay = _FIRST_RETRY_SECONDS
         while not self._store.synced:
             try:
                 await self._list_children()
+                await optional.look()
                 await self._list_pools()
-            except NotInstalled:
-                self.trouble = f"the CustomResourceDefinition {names.PLURAL}.{names.GROUP} is not installed"
+            except NotInstalled as error:
+                self.trouble = error.message
                 log.warning("%s; waiting for it", self.trouble)
             except KubeError as error:
                 self.trouble = error.message
@@ -106,8 +111,14 @@ class Observer:
     async def compare(self) -> Drift:
         """List metadata only, and mend what differs: deleted objects are dropped, missed changes read."""
         drift = Drift()
-        for api_version, kind in WATCHED_KINDS:
-            await self._compare_kind(api_version, kind, drift)
+        for kind in self._store.kinds.watched:
+            if not self._store.is_fed(kind):
+                continue
+            try:
+                await self._compare_kind(kind, drift)
+            except (Forbidden, NotInstalled):
+                if not kind.optional:  # otherwise its watch meets the same, and `OptionalKinds` acts on it
+                    raise
         await self._compare_pools(drift)
         if drift.missed or drift.ghosts:
             log.warning("watches had missed %d changes and %d deletions", drift.missed, drift.ghosts)
@@ -116,25 +127,32 @@ class Observer:
     # -- in full ---------------------------------------------------------------------------------------------------
 
     async def _list_children(self) -> None:
-        for api_version, kind in WATCHED_KINDS:
-            for scope in self._scopes:
-                async for page in self._kube.pages(api_version, kind, namespace=scope, label_selector=SELECTOR):
-                    for item in page.items:
-                        self._store.upsert(item, notify=False)
+        for kind in self._store.kinds.watched:
+            if kind.optional:
+                continue
+            try:
+                await list_kind(self._kube, self._store, kind, self._scopes)
+            except NotInstalled as error:
+                message = f"the cluster does not serve {kind}, which the operator needs"
+                raise NotInstalled(message, status=error.status, reason=error.reason) from error
 
     async def _list_pools(self) -> None:
-        for scope in self._scopes:
-            async for page in self._kube.pages(names.API_VERSION, names.KIND, namespace=scope):
-                for item in page.items:
-                    self._pools.seen(item)
+        try:
+            for scope in self._scopes:
+                async for page in self._kube.pages(POOL, namespace=scope):
+                    for item in page.items:
+                        self._pools.seen(item)
+        except NotInstalled as error:
+            message = f"the CustomResourceDefinition {POOL.plural}.{POOL.group} is not installed"
+            raise NotInstalled(message, status=error.status, reason=error.reason) from error
 
     # -- by metadata -----------------------------------------------------------------------------------------------
 
-    async def _compare_kind(self, api_version: str, kind: str, drift: Drift) -> None:
+    async def _compare_kind(self, kind: Kind, drift: Drift) -> None:
         for scope in self._scopes:
-            listed, version = await self._metadata(api_version, kind, scope, SELECTOR)
+            listed, version = await self._metadata(kind, scope, SELECTOR)
             uids = {item["metadata"]["uid"] for item in listed}
-            for pool, key, record in tuple(self._store.known(api_version, kind)):
+            for pool, key, record in tuple(self._store.known(kind)):
                 in_scope = scope is None or key.namespace == scope
                 if in_scope and record.uid not in uids and record.version <= version:
                     drift.ghosts += 1
@@ -157,7 +175,7 @@ class Observer:
         for scope in self._scopes:
             known = {name for name, _ in self._pools.names() if scope is None or name.namespace == scope}
             started = time.monotonic()
-            listed, _ = await self._metadata(names.API_VERSION, names.KIND, scope, "")
+            listed, _ = await self._metadata(POOL, scope, "")
             there = {PoolName(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed}
             for name in known - there:
                 self._pools.wake(name, urgent=True)  # its GET decides
@@ -168,17 +186,13 @@ class Observer:
                 if uids.get(name) != meta["uid"] and not meta.get("deletionTimestamp"):
                     drift.missed += 1
                     with contextlib.suppress(NotFound):
-                        self._pools.seen(await self._kube.get(ObjectKey(names.API_VERSION, names.KIND, *name)))
+                        self._pools.seen(await self._kube.get(ObjectKey(POOL.api_version, POOL.kind, *name)))
             log.debug("compared %d pools in %.1f s", len(listed), time.monotonic() - started)
 
-    async def _metadata(
-        self, api_version: str, kind: str, scope: str | None, selector: str
-    ) -> tuple[list[Manifest], int]:
+    async def _metadata(self, kind: Kind, scope: str | None, selector: str) -> tuple[list[Manifest], int]:
         items: list[Manifest] = []
         version = 0
-        async for page in self._kube.pages(
-            api_version, kind, namespace=scope, label_selector=selector, metadata_only=True
-        ):
+        async for page in self._kube.pages(kind, namespace=scope, label_selector=selector, metadata_only=True):
             items += [_essence(item) for item in page.items]
             version = version or int(page.version or 0)
         return items, version

@@ -17,13 +17,12 @@ from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import ApplyFailure, EventNote, EventType, Plan, Snapshot
+from reasoningpool.planning.actions import EventNote, EventType, Plan
+from reasoningpool.planning.snapshot import ApplyFailure, Snapshot
 from reasoningpool.reconcile.apply.executor import Executor, NotLeading
 from reasoningpool.reconcile.events import Events
 from reasoningpool.reconcile.memory import PoolMemory, StatusSeen
-from reasoningpool.reconcile.observe.kv_pools import Readings
-from reasoningpool.reconcile.observe.pod_creations import Refusals
-from reasoningpool.reconcile.observe.pod_logs import read_logs
+from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.sleeper import Sleeper, Timing
 from reasoningpool.reconcile.store import PoolName, Store, pack, unpack, version_of
@@ -48,7 +47,7 @@ class FailurePlanner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class SharedParts:
     """What every pool's task shares."""
 
     kube: Kube
@@ -57,7 +56,7 @@ class Tools:
     events: Events
     planner: Planner
     plan_failure: FailurePlanner
-    readings: Readings = field(default_factory=Readings)
+    readers: Readers = field(default_factory=Readers)
     may_write: Callable[[], bool] = lambda: True
     timing: Timing = field(default_factory=Timing)
     # Planning takes some ten milliseconds of CPU. One pool at a time, so that a thousand of them leave the event
@@ -74,7 +73,7 @@ class Gone(Exception):  # noqa: N818
 class PoolTask:
     """The life of one pool, by uid. `run` ends when the pool is gone."""
 
-    def __init__(self, pool: Mapping[str, Any], tools: Tools) -> None:
+    def __init__(self, pool: Mapping[str, Any], shared: SharedParts) -> None:
         meta = pool["metadata"]
         self.name = name = PoolName(meta["namespace"], meta["name"])
         self.uid: str = meta["uid"]
@@ -86,10 +85,9 @@ class PoolTask:
         # resourceVersion and digest of the status that the watch showed last.
         self._status_seen: tuple[int, bytes] | None = None
         self._writes_status = False
-        self._tools = tools
+        self._shared = shared
         self._memory = PoolMemory()
-        self._refusals = Refusals(tools.kube)
-        self._sleeper = Sleeper(tools.timing)
+        self._sleeper = Sleeper(shared.timing)
         self._log = logging.LoggerAdapter(log, {"pool_namespace": name.namespace, "pool": name.name})
 
     def wake(self, *, urgent: bool) -> None:
@@ -116,14 +114,15 @@ class PoolTask:
         try:
             await self._cycle_until_gone()
         finally:
-            self._tools.events.forget(self.uid)
+            self._shared.events.forget(self.uid)
+            self._shared.readers.forget(self.name)
 
     async def _cycle_until_gone(self) -> None:
         while True:
             changed = self._sleeper.begin_cycle()
             priority = Priority.URGENT if changed or not self.cycles else Priority.NORMAL
             try:
-                async with self._tools.cycles.slot(priority):
+                async with self._shared.cycles.slot(priority):
                     delay = await self._cycle(priority)
                 self._sleeper.succeeded()
             except (Gone, NotFound):
@@ -131,7 +130,7 @@ class PoolTask:
                 return
             except NotLeading:
                 self._log.debug("not leading any more; nothing is written")
-                delay = self._tools.timing.resync
+                delay = self._shared.timing.resync
             except KubeError as error:
                 delay = self._sleeper.back_off(error.retry_after)
                 self._tell(error, delay)
@@ -152,25 +151,24 @@ class PoolTask:
     async def _cycle(self, priority: Priority) -> float:
         """One look at the world and what follows from it; answers the seconds until the next look."""
         self.cycles += 1
-        tools, memory = self._tools, self._memory
+        shared, memory = self._shared, self._memory
         pool = await self._read()
         failures, plan = await self._plan(pool, priority)
-        tools.readings.want(self.name, plan.readings_wanted)
-        report = await tools.executor.carry_out(
-            self.name, plan, memory, hurry=lambda: tools.cycles.is_wanted(Priority.URGENT)
+        shared.readers.want(self.name, plan.wanted)
+        report = await shared.executor.carry_out(
+            self.name, plan, memory, others_wait=lambda: shared.cycles.is_wanted(Priority.URGENT)
         )
         notes, self._notes = self._notes + tuple(note for note in plan.events if note not in self._notes), ()
         if not report.complete:
             self._notes = notes
             return 0.0
-        news = await read_logs(tools.kube, tools.store, self.name, memory, plan.logs_wanted)
-        news = await self._refusals.read(plan.refusals_wanted) or news
+        news = await shared.readers.read(self.name)
         if news or report.failures != failures:
             # Status should tell of what this very cycle found out.
             planned = plan
             _, plan = await self._plan(pool, priority)
             notes += tuple(note for note in plan.events if note not in notes)
-            if (planned.applies, planned.prunes) != (plan.applies, plan.prunes):
+            if planned.actions != plan.actions:
                 self.wake(urgent=False)
         await self._apply_status(pool, plan.status)
         self._log_notes(notes)
@@ -185,18 +183,18 @@ class PoolTask:
 
     async def _plan(self, pool: Manifest, priority: Priority) -> tuple[tuple[ApplyFailure, ...], Plan]:
         """A plan on what is known when it is this pool's turn, and the refusals it knew of."""
-        async with self._tools.turn.slot(priority):
+        async with self._shared.turn.slot(priority):
             await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
             self._sleeper.children_seen()  # what they had to tell until now is in this snapshot
             snapshot = self._snapshot(pool)
-            return snapshot.failures, self._tools.planner(snapshot, now=datetime.now(UTC))
+            return snapshot.failures, self._shared.planner(snapshot, now=datetime.now(UTC))
 
     async def _apply_status(self, pool: Manifest, status: Manifest | None) -> None:
         """Apply it, None if it is there already; what the watch shows meanwhile may be this very write."""
         self._writes_status = True
         try:
             if status is not None:
-                await self._tools.executor.apply_status(pool, status, self._memory)
+                await self._shared.executor.apply_status(pool, status, self._memory)
             else:
                 live = digest(pool.get("status"))
                 self._memory.status = StatusSeen(live, live, version_of(pool))
@@ -213,15 +211,15 @@ class PoolTask:
         self._logged = frozenset(notes)
 
     async def _send_events(self, pool: Manifest, notes: tuple[EventNote, ...]) -> None:
-        if self._tools.may_write():
-            await self._tools.events.send(pool, notes)
+        if self._shared.may_write():
+            await self._shared.events.send(pool, notes)
 
     def _next_look(self, plan: Plan) -> float:
-        resync = self._tools.timing.resync * random.uniform(0.8, 1.2)
+        resync = self._shared.timing.resync * random.uniform(0.8, 1.2)
         retry = self._memory.next_retry()
         return min(
             resync,
-            self._refusals.due_in(),
+            self._shared.readers.due_in(self.name),
             math.inf if plan.requeue_after_seconds is None else plan.requeue_after_seconds,
             math.inf if retry is None else max(_SOONEST_RETRY_SECONDS, retry - time.monotonic()),
         )
@@ -242,29 +240,28 @@ class PoolTask:
             return unpack(first[0])
         key = ObjectKey(names.API_VERSION, names.KIND, self.name.namespace, self.name.name)
         try:
-            return await self._tools.kube.get(key, priority=Priority.URGENT)
+            return await self._shared.kube.get(key, priority=Priority.URGENT)
         except NotInstalled as error:  # the CRD was removed, and every pool with it
             raise Gone from error
 
     def _snapshot(self, pool: Manifest) -> Snapshot:
-        store = self._tools.store
+        store = self._shared.store
         return Snapshot(
             pool=pool,
             children=store.children(self.name),
             pods=store.pods(self.name),
-            logs={uid: read.log for uid, read in self._memory.logs.items()},
             failures=self._memory.failures(),
-            refusals=self._refusals.known(),
-            readings=self._tools.readings.known(self.name),
+            observations=self._shared.readers.known(self.name),
+            availability=store.availability,
         )
 
     async def _tell_status(self, error: str) -> None:
         """Put an exception of ours into the status, as far as that works."""
-        tools = self._tools
+        shared = self._shared
         try:
             pool = await self._read()
             snapshot = self._snapshot(pool)
-            plan = tools.plan_failure(snapshot, error, now=datetime.now(UTC))
+            plan = shared.plan_failure(snapshot, error, now=datetime.now(UTC))
             await self._apply_status(pool, plan.status)
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reasoningpool.reconcile.pool_task import PoolTask, Tools
+from reasoningpool.reconcile.pool_task import PoolTask, SharedParts
 from reasoningpool.reconcile.shape import shape
 from reasoningpool.reconcile.store import PoolName
 
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 class Pools:
     """One task per pool. Tasks wait until `start` is called, that is, until the store is whole."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, shared: SharedParts) -> None:
+        self._shared = shared
         self._tasks: dict[PoolName, tuple[PoolTask, asyncio.Task[None]]] = {}
         self._shapes: dict[PoolName, bytes] = {}
         self._open = asyncio.Event()
@@ -53,7 +53,7 @@ class Pools:
             return
         self._shapes[name] = shape(pool)
         predecessor = current[1] if current is not None else None
-        task = PoolTask(pool, self._tools)
+        task = PoolTask(pool, self._shared)
         runner = asyncio.create_task(self._live(task, predecessor), name=f"pool {name.namespace}/{name.name}")
         self._tasks[name] = (task, runner)
         runner.add_done_callback(lambda done: self._ended(name, done))
@@ -70,6 +70,11 @@ class Pools:
         current = self._tasks.get(name)
         if current is not None:
             current[0].wake(urgent=urgent)
+
+    def wake_all(self) -> None:
+        """Something changed that any pool's plan may depend on."""
+        for task, _ in self._tasks.values():
+            task.wake(urgent=False)
 
     async def stop(self) -> None:
         """End all tasks; a request under way is abandoned, the next start sends it again."""
@@ -92,6 +97,5 @@ class Pools:
         if current is not None and current[1] is runner:
             del self._tasks[name]
             self._shapes.pop(name, None)
-            self._tools.readings.forget(name)
         if not runner.cancelled() and (error := runner.exception()) is not None:
             log.error("the task of pool %s/%s died", *name, exc_info=error)

@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import OWNED_KINDS
+from reasoningpool.objects import KINDS, Availability, Kind, Kinds, Manifest, ObjectKey
+from reasoningpool.objects.kinds import POD
 from reasoningpool.reconcile.ownership import is_entangled
 from reasoningpool.reconcile.shape import shape
-
-POD: Final = ("v1", "Pod")
-WATCHED_KINDS: Final = (*((api_version, kind) for api_version, kind, _ in OWNED_KINDS), POD)
 
 # An answer to an apply may arrive after the watch has already said that the object is gone. What is newer than the
 # event that said so proves the contrary: a watch with a selector reports an object that lost its labels as deleted.
@@ -35,6 +32,11 @@ class PoolName(NamedTuple):
 
     namespace: str
     name: str
+
+
+def log_fields(pool: PoolName) -> dict[str, str]:
+    """The fields of a log line about this pool."""
+    return {"pool_namespace": pool.namespace, "pool": pool.name}
 
 
 @dataclass(slots=True)
@@ -65,7 +67,9 @@ class Record:
 class Store:
     """Objects by pool. `on_change` is told the pool and the kind of each object that was added, changed or removed."""
 
-    def __init__(self, on_change: Callable[[PoolName, str], None] | None = None) -> None:
+    def __init__(self, on_change: Callable[[PoolName, str], None] | None = None, kinds: Kinds = KINDS) -> None:
+        self.kinds = kinds
+        self._availability = dict.fromkeys(kinds.optional, Availability.NOT_INSTALLED)
         self._pools: dict[PoolName, dict[ObjectKey, Record]] = {}
         self._homes: dict[ObjectKey, PoolName] = {}
         self._deleted: OrderedDict[str, _Tombstone] = OrderedDict()
@@ -133,6 +137,26 @@ class Store:
         """What is known of one object."""
         return self._pools.get(pool, {}).get(key)
 
+    @property
+    def availability(self) -> Mapping[Kind, Availability]:
+        """Of each optional kind, as last found out."""
+        return self._availability
+
+    def set_availability(self, kind: Kind, availability: Availability) -> None:
+        """Remember it; objects of a kind that is no longer served are gone."""
+        self._availability = self._availability | {kind: availability}
+        if availability is Availability.NOT_INSTALLED:
+            for pool, key, record in tuple(self.known(kind)):
+                self.remove(pool, key, record.uid)
+
+    def is_fed(self, kind: Kind) -> bool:
+        """Whether changes of this kind's objects reach the store by themselves."""
+        return kind.watched and self._availability.get(kind, Availability.AVAILABLE) is Availability.AVAILABLE
+
+    def is_watched(self, key: ObjectKey) -> bool:
+        """Whether changes of this object reach the store by themselves."""
+        return self.is_fed(self.kinds.of(key))
+
     def is_behind(self, live: Mapping[str, Any]) -> bool:
         """Whether this object, of which the metadata is enough, is newer than what is known of it."""
         key, version = ObjectKey.of(live), version_of(live)
@@ -149,11 +173,11 @@ class Store:
         """The pool's pods, in a stable order."""
         return tuple(self._manifests(pool, pods=True))
 
-    def known(self, api_version: str, kind: str) -> Iterator[tuple[PoolName, ObjectKey, Record]]:
+    def known(self, kind: Kind) -> Iterator[tuple[PoolName, ObjectKey, Record]]:
         """Everything known of one kind."""
         for pool, objects in self._pools.items():
             for key, record in objects.items():
-                if key.kind == kind and key.api_version == api_version:
+                if key.kind == kind.kind and key.api_version == kind.api_version:
                     yield pool, key, record
 
     def count(self) -> int:
@@ -162,7 +186,7 @@ class Store:
 
     def _manifests(self, pool: PoolName, *, pods: bool) -> Iterable[Manifest]:
         objects = self._pools.get(pool, {})
-        return (objects[key].manifest() for key in sorted(objects) if (key.kind == POD[1]) is pods)
+        return (objects[key].manifest() for key in sorted(objects) if (key.kind == POD.kind) is pods)
 
     def _remember_deleted(self, uid: str, version: float) -> None:
         now = time.monotonic()
@@ -180,11 +204,6 @@ def pool_of(live: Mapping[str, Any]) -> PoolName | None:
     meta = live["metadata"]
     name = (meta.get("labels") or {}).get(names.LABEL_POOL)
     return PoolName(meta.get("namespace") or "", name) if name else None
-
-
-def is_watched(key: ObjectKey) -> bool:
-    """Whether changes of this kind reach the store by themselves."""
-    return (key.api_version, key.kind) in WATCHED_KINDS
 
 
 def version_of(live: Mapping[str, Any]) -> int:

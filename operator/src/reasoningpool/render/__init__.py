@@ -2,12 +2,11 @@
 
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.render.pod.arguments import engine_arguments
-from reasoningpool.render.pod.pod_overrides import OverrideProblem, check_pod_overrides
+from reasoningpool.render.pod.pod_overrides import check_pod_overrides
 from reasoningpool.render.pod.volumes import check_chat_template
 from reasoningpool.render.tier import Rendered, render_pool, render_tier
 
 __all__ = [
-    "OverrideProblem",
     "PoolIdentity",
     "Rendered",
     "check_chat_template",

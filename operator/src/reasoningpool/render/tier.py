@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reasoningpool.api.findings import Finding
 from reasoningpool.objects import Manifest
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.render.workload.disruption_budget import disruption_budget
@@ -19,7 +20,7 @@ class Rendered:
     """The manifests of a tier and what its user should know about them."""
 
     manifests: tuple[Manifest, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
 
 
 def render_pool(pool: PoolIdentity) -> tuple[Manifest, ...]:
@@ -40,5 +41,5 @@ def render_tier(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, *, in
             workload,
             disruption_budget(pool, tier.name, tier.max_unavailable),
         ),
-        warnings=tuple(warnings),
+        warnings=warnings,
     )

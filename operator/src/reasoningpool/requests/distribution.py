@@ -9,6 +9,7 @@ import numpy as np
 
 from reasoningpool.requests.errors import CapacityError
 from reasoningpool.requests.log import MOST_TOKENS
+from reasoningpool.sizing.load.demand import log_tokens
 from reasoningpool.sizing.types import TokenQuantiles
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 POINTS: Final = 20_000
 PERCENTILES: Final = (0.5, 0.9, 0.99)  # what is stated and shown of lengths and times
-_Z90: Final = NormalDist().inv_cdf(0.9)
-_Z99: Final = NormalDist().inv_cdf(0.99)
 
 
 def parse_percentiles(text: str) -> TokenQuantiles:
@@ -41,15 +40,12 @@ def parse_percentiles(text: str) -> TokenQuantiles:
 def lengths(quantiles: TokenQuantiles, *, points: int = POINTS, seed: int = 1) -> Ints:
     """Lengths with these percentiles: lognormal between and beyond them, evenly spread over the distribution.
 
-    The curve is the one the sizing uses (log-linear in the normal score, one slope below p90 and one above). The
-    order is shuffled by `seed`, so that two columns drawn with different seeds are independent.
+    The curve is the one of the sizing. The order is shuffled by `seed`, so that two columns drawn with different seeds
+    are independent.
     """
     normal = NormalDist()
     scores = np.array([normal.inv_cdf((i + 0.5) / points) for i in range(points)])
-    p50, p90, p99 = (float(np.log(q)) for q in (quantiles.p50, quantiles.p90, quantiles.p99))
-    below = p50 + (p90 - p50) / _Z90 * scores
-    above = p90 + (p99 - p90) / (_Z99 - _Z90) * (scores - _Z90)
-    values = np.exp(np.where(scores <= _Z90, below, above)).clip(1, MOST_TOKENS)
+    values = np.exp(log_tokens(quantiles, scores)).clip(1, MOST_TOKENS)
     return np.random.default_rng(seed).permutation(np.rint(values).astype(np.int32))
 
 

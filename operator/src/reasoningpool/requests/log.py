@@ -68,8 +68,3 @@ class RequestLog:
             assumed=self.assumed,
             notes=self.notes,
         )
-
-    @property
-    def span_seconds(self) -> float:
-        """Time from the first to the last arrival, 0 without times."""
-        return 0.0 if self.seconds is None or not len(self.seconds) else float(self.seconds[-1] - self.seconds[0])

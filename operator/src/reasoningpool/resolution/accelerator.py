@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_engine import AcceleratorSpec, CustomAccelerator
 from reasoningpool.catalog import accelerators, suggest_accelerators
 from reasoningpool.catalog.types import AcceleratorEntry
 from reasoningpool.resolution import defaults
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator
 from reasoningpool.sizing.types import AcceleratorFacts
 

@@ -17,14 +17,9 @@ PRE_STOP_SECONDS: Final = 10
 TEMPLATE_OVERHEAD_TOKENS: Final = 32
 MAX_UNAVAILABLE: Final = 1
 GPU_RESOURCE: Final = "nvidia.com/gpu"
-CPU_PRODUCT: Final = "CPU"
-# Hardware FP8 starts with compute capability 8.9 (Ada); see field report S06.
-FP8_COMPUTE_CAPABILITY: Final = (8, 9)
 # What lies outside the engine's share of memory (CUDA context, libraries, parts of graph capture) takes about
 # this much at least; a smaller rest ends in out-of-memory errors while graphs are captured (field report S13).
 LEAST_REST_BYTES: Final = 1 << 30
-# Below this the model is usually cut in the middle of a thought (field report U05).
-THINKING_FLOOR_TOKENS: Final = 1024
 
 
 def gpu_tolerations(resource_name: str) -> tuple[Toleration, ...]:

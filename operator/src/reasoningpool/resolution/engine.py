@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_engine import EngineSpec
 from reasoningpool.api.spec_model import PullPolicy
+from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.resolution import defaults
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
+from reasoningpool.sizing.constants import FP8_FROM_CAPABILITY
 from reasoningpool.sizing.types import KVCacheDType
 from reasoningpool.sizing.units import human_bytes
 from reasoningpool.vllm import check_extra_arguments
@@ -26,8 +28,13 @@ class MergedEngine:
     """A tier's engine merged over the pool's, and where each field was written."""
 
     spec: EngineSpec
+    tier: str
     tier_path: str
     own_fields: frozenset[str]
+
+    def written(self, attribute: str, findings: Findings) -> Findings:
+        """Where to report about a field: as the tier's if the tier has it, else as the pool's."""
+        return findings.of(self.tier if attribute in self.own_fields else None)
 
     def path(self, attribute: str) -> str:
         """Path of a field in the user's file."""
@@ -35,11 +42,14 @@ class MergedEngine:
         return f"{self.tier_path}.engine.{name}" if attribute in self.own_fields else f"spec.engine.{name}"
 
 
-def merge_engine(pool: EngineSpec | None, tier: EngineSpec | None, tier_path: str) -> MergedEngine:
+def merge_engine(pool: EngineSpec | None, tier: TierSpec, tier_path: str) -> MergedEngine:
     """The tier's fields over the pool's; a field that is set replaces the whole field."""
     base = pool or EngineSpec()
-    own = {name: getattr(tier, name) for name in type(base).model_fields if tier and getattr(tier, name) is not None}
-    return MergedEngine(base.model_copy(update=own), tier_path, frozenset(own))
+    stated = tier.engine
+    own = {
+        name: getattr(stated, name) for name in type(base).model_fields if stated and getattr(stated, name) is not None
+    }
+    return MergedEngine(base.model_copy(update=own), tier.name, tier_path, frozenset(own))
 
 
 def parse_version(text: str) -> EngineVersion | None:
@@ -66,27 +76,27 @@ def resolve_engine(
     """The engine with every field decided; `scaling` engines must go on publishing their metrics."""
     spec = merged.spec
     if spec.image is None and accelerator.is_cpu:
-        findings.error(
+        merged.written("image", findings).error(
             merged.path("image"), "the CPU accelerator has no stock image: set an image with a CPU build of vLLM"
         )
     image = spec.image or defaults.ENGINE_IMAGE
     version = version_of(spec, image)
     if version is None:
-        findings.warning(
+        merged.written("version", findings).warning(
             merged.path("version"),
             f"the tag of image {image} does not tell vLLM's version, so the arguments of"
             f" {defaults.ENGINE_IMAGE.rpartition(':')[2]} are assumed: set engine.version",
         )
     extra = spec.extra_args or ()
-    for problem in check_extra_arguments(extra, version, scaling=scaling):
-        report = findings.error if problem.refused else findings.warning
-        report(f"{merged.path('extra_args')}[{problem.index}]", problem.message)
+    merged.written("extra_args", findings).add(
+        *check_extra_arguments(extra, version, path=merged.path("extra_args"), scaling=scaling)
+    )
     if spec.kv_cache_memory is not None and spec.memory_utilization_percent is not None:
-        findings.warning(
+        merged.written("memory_utilization_percent", findings).warning(
             merged.path("memory_utilization_percent"), "has no effect, since kvCacheMemory states the KV cache's size"
         )
     if spec.kv_cache_memory is None and accelerator.is_cpu:
-        findings.error(
+        merged.written("kv_cache_memory", findings).error(
             merged.path("kv_cache_memory"),
             "is required on CPU, such as 1Gi: there is no device memory to derive it from",
         )
@@ -116,7 +126,7 @@ def _check_rest(merged: MergedEngine, accelerator: EffectiveAccelerator, finding
         return
     rest = memory * (100 - percent) // 100
     if rest < defaults.LEAST_REST_BYTES and not merged.spec.enforce_eager:
-        findings.warning(
+        merged.written("memory_utilization_percent", findings).warning(
             merged.path("memory_utilization_percent"),
             f"{percent} % leaves {human_bytes(rest)} of {accelerator.facts.product} for the CUDA context and graph"
             f" capture, which need about {human_bytes(defaults.LEAST_REST_BYTES)}: lower it, or set enforceEager",
@@ -127,20 +137,24 @@ def _kv_cache_dtype(merged: MergedEngine, accelerator: EffectiveAccelerator, fin
     """FP8 where the hardware has it, unless the spec says otherwise."""
     wanted = merged.spec.kv_cache_dtype
     capability = accelerator.facts.compute_capability
-    has_fp8 = capability is not None and capability >= defaults.FP8_COMPUTE_CAPABILITY
+    has_fp8 = capability is not None and capability >= FP8_FROM_CAPABILITY
     if wanted is None:
         return KVCacheDType.FP8 if has_fp8 else KVCacheDType.AUTO
     if wanted not in _FP8 or has_fp8 or accelerator.is_cpu:
         return wanted
-    path = merged.path("kv_cache_dtype")
-    shown = f"{accelerator.facts.product} (compute capability {'.'.join(map(str, capability or ('unknown',)))})"
+    path, written = merged.path("kv_cache_dtype"), merged.written("kv_cache_dtype", findings)
+    shown = f"{accelerator.facts.product} (compute capability {_dotted(capability) if capability else 'unknown'})"
     if merged.spec.allow_unverified_kv_cache_dtype:
-        findings.warning(path, f"{wanted} is not known to work on {shown}", Reason.KV_DTYPE_UNSUPPORTED)
+        written.warning(path, f"{wanted} is not known to work on {shown}", Reason.KV_DTYPE_UNSUPPORTED)
     else:
-        findings.error(
+        written.error(
             path,
-            f"{wanted} needs compute capability 8.9 or newer, which {shown} has not:"
+            f"{wanted} needs compute capability {_dotted(FP8_FROM_CAPABILITY)} or newer, which {shown} has not:"
             " use BF16 or Auto, or set allowUnverifiedKVCacheDType",
             Reason.KV_DTYPE_UNSUPPORTED,
         )
     return wanted
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return ".".join(map(str, capability))

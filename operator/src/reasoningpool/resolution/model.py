@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.spec_model import ModelSpec, Quantization
 from reasoningpool.api.spec_tier import Workload
 from reasoningpool.catalog import find_model, parser_since, suggest_models
@@ -16,7 +17,6 @@ from reasoningpool.model.config_reader import ConfigReader
 from reasoningpool.model.errors import GeometryError
 from reasoningpool.model.geometry import Geometry
 from reasoningpool.model.quantization import doubtful_quantization
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveModel, EngineVersion
 
 # What turns a parser off, in the spec and on the command line.

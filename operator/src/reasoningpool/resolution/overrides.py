@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.pod_overrides import ContainerOverride, PodOverrides
 from reasoningpool.resolution import defaults
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.types import EffectiveAccelerator
 
 _DEV_MODE: Final = "VLLM_SERVER_DEV_MODE"

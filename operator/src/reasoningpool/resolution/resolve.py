@@ -6,20 +6,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Findings
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_tier import EffortSpec, Quantiles, SpeculativeMethod, TierSpec, Workload
 from reasoningpool.catalog import find_model
-from reasoningpool.model.geometry import Geometry, valid_tensor_parallel_sizes
+from reasoningpool.model.geometry import Geometry
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
-from reasoningpool.resolution.findings import Findings
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
-from reasoningpool.resolution.written import written_path
+from reasoningpool.resolution.written import WrittenTier
+from reasoningpool.sizing.constants import LEAST_THINKING_TOKENS
 from reasoningpool.sizing.types import ConcurrencyPolicy, Effort, SizingInput, TokenQuantiles
+from reasoningpool.sizing.validate import uneven_heads
 
 _EXPERT_PARALLEL: Final = frozenset({"--enable-expert-parallel", "-ep"})
 
@@ -48,10 +50,12 @@ def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
 def _tier(
     pool: ReasoningPool, tier: TierSpec, path: str, findings: Findings, settings: ResolutionSettings
 ) -> EffectiveTier | None:
+    own = findings.of(tier.name)
+    of_accelerator, of_model = (own if part else findings for part in (tier.accelerator, tier.model))
     accelerator_path = f"{path}.accelerator" if tier.accelerator else "spec.accelerator"
-    accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, findings)
-    known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", findings)
-    _check_tier(tier, path, findings)
+    accelerator = resolve_accelerator(tier.accelerator or pool.spec.accelerator, accelerator_path, of_accelerator)
+    known = know_model(tier.model or pool.spec.model, f"{path}.model" if tier.model else "spec.model", of_model)
+    _check_tier(tier, path, own)
     if tier.pod_overrides is not None:
         check_overrides(
             tier.pod_overrides,
@@ -59,17 +63,18 @@ def _tier(
             accelerator=accelerator,
             accelerator_path=accelerator_path,
             service_accounts=settings.allowed_service_accounts,
-            findings=findings,
+            findings=own,
         )
     if accelerator is None or known is None:
         return None
-    merged = merge_engine(pool.spec.engine, tier.engine, path)
+    merged = merge_engine(pool.spec.engine, tier, path)
     engine = resolve_engine(merged, accelerator, findings, scaling=tier.scaling is not None)
-    model = resolve_model(known, tier.workload, engine.version, findings)
-    _check_parallelism(known.geometry, accelerator, accelerator_path, findings)
-    _check_thinking(tier, known, path, findings)
+    model = resolve_model(known, tier.workload, engine.version, of_model)
+    _check_parallelism(known.geometry, accelerator, accelerator_path, of_accelerator)
+    _check_thinking(tier, known, path, own)
     return EffectiveTier(
         name=tier.name,
+        path=path,
         workload=tier.workload,
         model=model,
         accelerator=accelerator,
@@ -77,11 +82,10 @@ def _tier(
         speculative=tier.speculative,
         kv_offload=tier.kv_offload,
         block_size=tier.block_size,
-        replicas=tier.scaling.min_replicas if tier.scaling else tier.replicas,
         max_unavailable=(tier.rollout.max_unavailable if tier.rollout else None) or defaults.MAX_UNAVAILABLE,
         overrides=tier.pod_overrides,
         sizing_input=_sizing_input(
-            tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=findings, path=path
+            tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=own, path=path
         ),
     )
 
@@ -99,6 +103,7 @@ def _sizing_input(
     concurrency, objectives, overrides = tier.concurrency, tier.objectives, tier.pod_overrides
     bandwidth = merged.spec.load_bandwidth
     pre_stop = overrides.pre_stop_seconds if overrides else None
+    draft = _draft(tier, known.geometry, findings, path)
     return SizingInput(
         accelerator=accelerator.facts,
         tensor_parallel_size=accelerator.per_replica,
@@ -114,8 +119,8 @@ def _sizing_input(
         shared_prefix_tokens=tier.shared_prefix_tokens or 0,
         template_overhead_tokens=defaults.TEMPLATE_OVERHEAD_TOKENS,
         speculative_tokens=tier.speculative.tokens if tier.speculative else 0,
-        speculative_draft_layers=_draft_layers(tier, known.geometry, findings, path),
-        draft_weight_bytes=_draft_weights(tier, known.geometry),
+        speculative_draft_layers=draft.layers,
+        draft_weight_bytes=draft.weight_bytes,
         max_num_seqs=tier.max_num_seqs,
         max_model_len=tier.max_model_len,
         max_num_batched_tokens=tier.max_num_batched_tokens,
@@ -154,13 +159,23 @@ def _quantiles(observed: Quantiles | None) -> TokenQuantiles | None:
     return TokenQuantiles(p50=observed.p50, p90=observed.p90, p99=observed.p99) if observed else None
 
 
-def _draft_layers(tier: TierSpec, geometry: Geometry, findings: Findings, path: str) -> int:
-    """Layers of the draft model, counted as layers of the target so that their KV is never underestimated."""
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What speculative decoding adds to a replica."""
+
+    layers: int = 0
+    """Counted as layers of the target, so that their KV cache is never underestimated."""
+    weight_bytes: int = 0
+    """Of the drafting layers, over all devices of a replica."""
+
+
+def _draft(tier: TierSpec, target: Geometry, findings: Findings, path: str) -> _Draft:
     speculative = tier.speculative
     if speculative is None or speculative.method is SpeculativeMethod.NGRAM:
-        return 0
+        return _Draft()
     if speculative.method is not SpeculativeMethod.DRAFT_MODEL:
-        return 1  # MTP and EAGLE add one attention layer
+        # MTP and EAGLE add about one layer of the target.
+        return _Draft(layers=1, weight_bytes=target.layer_weight_bytes)
     assert speculative.model is not None  # the schema's rule
     entry = find_model(speculative.model)
     if entry is None:
@@ -170,37 +185,18 @@ def _draft_layers(tier: TierSpec, geometry: Geometry, findings: Findings, path: 
             " use a catalog model, or method EAGLE3, MTP or NGram",
             Reason.UNKNOWN_MODEL,
         )
-        return 0
+        return _Draft()
     draft = Geometry.from_config(entry.config, entry.checkpoint_quantization)
-    per_layer = max(1, geometry.kv_bytes_per_token(2) // geometry.num_layers)
-    return -(-draft.kv_bytes_per_token(2) // per_layer)
-
-
-def _draft_weights(tier: TierSpec, geometry: Geometry) -> int:
-    """Weights of the drafting layers in bytes over all devices of a replica.
-
-    An MTP or EAGLE head is about one layer of the target.
-    """
-    speculative = tier.speculative
-    if speculative is None or speculative.method is SpeculativeMethod.NGRAM:
-        return 0
-    if speculative.method is SpeculativeMethod.DRAFT_MODEL:
-        entry = find_model(speculative.model or "")
-        if entry is None:
-            return 0  # a finding already
-        draft = Geometry.from_config(entry.config, entry.checkpoint_quantization)
-        return draft.layer_weight_bytes * draft.num_layers
-    return geometry.layer_weight_bytes
+    per_layer = max(1, target.kv_bytes_per_token(2) // target.num_layers)
+    return _Draft(
+        layers=-(-draft.kv_bytes_per_token(2) // per_layer),
+        weight_bytes=draft.layer_weight_bytes * draft.num_layers,
+    )
 
 
 def _check_parallelism(geometry: Geometry, accelerator: EffectiveAccelerator, path: str, findings: Findings) -> None:
-    heads, size = geometry.num_attention_heads, accelerator.per_replica
-    if heads % size:
-        valid = ", ".join(str(option) for option in valid_tensor_parallel_sizes(heads, size))
-        findings.error(
-            f"{path}.perReplica",
-            f"{size} devices cannot share {heads} attention heads evenly; up to {size} these can: {valid}",
-        )
+    if (problem := uneven_heads(geometry.num_attention_heads, accelerator.per_replica)) is not None:
+        findings.error(f"{path}.perReplica", problem)
 
 
 def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Findings) -> None:
@@ -213,10 +209,10 @@ def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Find
                 f"{known.spec.id} thinks always and has no switch: its thinking counts against answerTokens",
             )
         return
-    if 0 < budget < defaults.THINKING_FLOOR_TOKENS:
+    if 0 < budget < LEAST_THINKING_TOKENS:
         findings.warning(
             f"{path}.efforts",
-            f"the largest thinking budget is {budget} tokens; below {defaults.THINKING_FLOOR_TOKENS} most reasoning"
+            f"the largest thinking budget is {budget} tokens; below {LEAST_THINKING_TOKENS} most reasoning"
             " models are cut in the middle of a thought",
         )
     if budget == 0:
@@ -243,17 +239,17 @@ def _check_tier(tier: TierSpec, path: str, findings: Findings) -> None:
 
 def _check_shared_claims(pool: ReasoningPool, findings: Findings) -> None:
     """A ReadWriteOnce claim serves one node; whether it is one only the cluster knows, so this is a warning."""
-    users: dict[str, list[tuple[str, int]]] = {}
+    users: dict[str, list[tuple[int, int]]] = {}  # claim -> index and most replicas of each tier
     for index, tier in enumerate(pool.spec.tiers):
         cache = (tier.model or pool.spec.model).cache
         if cache and cache.claim_name:
             most = tier.scaling.max_replicas if tier.scaling else (tier.replicas if tier.replicas is not None else 1)
-            path = written_path(pool.spec, index, "model.cache.claimName")
-            users.setdefault(cache.claim_name, []).append((path, most))
+            users.setdefault(cache.claim_name, []).append((index, most))
     for claim, tiers in users.items():
         if len(tiers) > 1 or tiers[0][1] > 1:
-            findings.warning(
-                tiers[0][0],
+            first = WrittenTier(pool.spec, tiers[0][0])
+            findings.of(first.tier.name if first.tier.model else None).warning(
+                first.model("cache.claimName"),
                 f"the cache claim {claim} is shared by several replicas: it must be ReadWriteMany, or use"
                 " cache.claimTemplate for a claim per replica",
             )

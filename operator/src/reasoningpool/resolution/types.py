@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from typing_extensions import override
-
-from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Finding, errors_of, warnings_of
 from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.api.spec_engine import ChatTemplate
@@ -17,27 +14,6 @@ from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeSpec, Workload
 from reasoningpool.sizing.types import AcceleratorFacts, KVCacheDType, SizingInput
 
 EngineVersion = tuple[int, int, int]
-
-
-class Severity(StrEnum):
-    """An error stops the pool from changing; a warning is shown and obeyed."""
-
-    ERROR = "Error"
-    WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something wrong or doubtful in a spec: where, what, and what to write instead."""
-
-    severity: Severity
-    path: str  # such as spec.tiers[chat].engine.extraArgs[2]
-    message: str
-    reason: Reason
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +75,13 @@ class EffectiveEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveTier:
-    """One tier ready to be sized and rendered.
+    """One tier ready to be sized and rendered; how many replicas it has is decided by planning.
 
-    `replicas` is the fixed number to apply, None where somebody else owns it. `overrides` are the typed
-    pod overrides.
+    `path` is where it stands in the spec.
     """
 
     name: str
+    path: str
     workload: Workload
     model: EffectiveModel
     accelerator: EffectiveAccelerator
@@ -113,7 +89,6 @@ class EffectiveTier:
     speculative: SpeculativeSpec | None
     kv_offload: KVOffloadSpec | None
     block_size: int | None
-    replicas: int | None
     max_unavailable: int
     overrides: PodOverrides | None
     sizing_input: SizingInput
@@ -132,9 +107,9 @@ class EffectivePool:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """What keeps the spec from being accepted."""
-        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+        return errors_of(self.findings)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """What the user should know."""
-        return tuple(finding for finding in self.findings if finding.severity is Severity.WARNING)
+        return warnings_of(self.findings)

@@ -14,7 +14,8 @@ replica. So a template that is live stays as it is until three things have chang
 - the rendered *template* itself: an edit that renders to the same template does not count.
 
 The revision is an annotation of the pod template, so pods carry it. The other two are annotations of the
-StatefulSet, where they restart nothing.
+StatefulSet, where they restart nothing. So is the limit of sequences that the template runs with, which a
+correction of the sizing is judged by.
 
 A template that stays is sent again as it was rendered if the rendering is still the same, else as it is live.
 The latter makes us owner of the fields that the server filled in as well, once, with equal values; afterwards
@@ -44,6 +45,8 @@ from reasoningpool.sizing.types import SizingPlan
 # On the StatefulSet, not on its pods.
 ANNOTATION_INTENT: Final = f"{names.GROUP}/intent"
 ANNOTATION_TEMPLATE: Final = f"{names.GROUP}/template"
+ANNOTATION_MAX_NUM_SEQS: Final = f"{names.GROUP}/max-num-seqs"
+_MOST_DIGITS: Final = 18  # of a number that somebody may have written by hand
 
 # Of a tier's spec: what says nothing about its pods.
 _NOT_ABOUT_PODS: Final = frozenset({"name", "replicas", "scaling", "rollout"})
@@ -68,7 +71,7 @@ _NOT_ABOUT_SIZING: Final = {
     "pod_overrides": frozenset(PodOverrides.model_fields) - {"containers", "init_containers"},
 }
 # Of an EffectiveTier: numbers of pods are not what they run; the calculation's input counts by its results.
-_NOT_RUN: Final = frozenset({"name", "replicas", "max_unavailable", "sizing_input"})
+_NOT_RUN: Final = frozenset({"name", "path", "replicas", "max_unavailable", "sizing_input"})
 # Results of the sizing that reach the pod.
 _PLAN_RESULTS: Final = (
     "max_num_seqs",
@@ -130,10 +133,14 @@ def run_revision(tier: EffectiveTier, plan: SizingPlan) -> str:
     return digest({"tier": run, "plan": {name: getattr(plan, name) for name in _PLAN_RESULTS}})
 
 
-def bookkeeping(template: Mapping[str, Any], intent: str) -> dict[str, str]:
-    """Annotations of the StatefulSet by which `settle` decides."""
+def bookkeeping(template: Mapping[str, Any], intent: str, *, max_num_seqs: int) -> dict[str, str]:
+    """Annotations of the StatefulSet: by which `settle` decides, and what its template runs with."""
     written = {ANNOTATION_INTENT: intent} if intent else {}
-    return {**written, ANNOTATION_TEMPLATE: digest(_with_revision(template, ""))}
+    return {
+        **written,
+        ANNOTATION_MAX_NUM_SEQS: str(max_num_seqs),
+        ANNOTATION_TEMPLATE: digest(_with_revision(template, "")),
+    }
 
 
 def settle(live: Manifest | None, rendered: Manifest) -> Manifest:
@@ -155,6 +162,8 @@ def settle(live: Manifest | None, rendered: Manifest) -> Manifest:
     kept = copy.deepcopy(rendered)
     kept["spec"]["template"] = _without_nulls(live["spec"]["template"])
     kept["metadata"]["annotations"][ANNOTATION_TEMPLATE] = was.get(ANNOTATION_TEMPLATE, "")
+    if revision_of(live) != revision_of(rendered):  # else the limit is the same, being part of the revision
+        _keep_annotation(ANNOTATION_MAX_NUM_SEQS, was, kept)
     _keep_claim_templates(live, kept, same_intent=same_intent)
     return kept
 
@@ -162,6 +171,21 @@ def settle(live: Manifest | None, rendered: Manifest) -> Manifest:
 def revision_of(stateful_set: Mapping[str, Any]) -> str:
     """The digest of what a StatefulSet's pods run, empty on one that was not rendered here."""
     return str(_annotations(stateful_set["spec"]["template"]).get(names.ANNOTATION_REVISION, ""))
+
+
+def running_max_num_seqs(stateful_set: Mapping[str, Any] | None) -> int | None:
+    """The limit of sequences that a StatefulSet's template runs with, by its own record.
+
+    None where there is no record: on one that an earlier version of the operator wrote and that runs an earlier plan.
+    """
+    text = _annotations(stateful_set or {}).get(ANNOTATION_MAX_NUM_SEQS, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _keep_annotation(name: str, was: Mapping[str, str], kept: Manifest) -> None:
+    kept["metadata"]["annotations"].pop(name, None)
+    if name in was:
+        kept["metadata"]["annotations"][name] = was[name]
 
 
 def _with_revision(template: Mapping[str, Any], revision: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_con
 from reasoningpool.model.errors import GeometryError, SizingError
 from reasoningpool.model.geometry import Geometry, valid_tensor_parallel_sizes
 from reasoningpool.sizing.curve import CurvePoint, throughput_curve
-from reasoningpool.sizing.load.observed import ObservedTokens, observe
+from reasoningpool.sizing.observed import ObservedTokens, observe
 from reasoningpool.sizing.plan import plan
 from reasoningpool.sizing.types import (
     AcceleratorFacts,
@@ -19,6 +19,7 @@ from reasoningpool.sizing.types import (
     Limit,
     SizingInput,
     SizingPlan,
+    SizingWarning,
     Step,
     TokenQuantiles,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "SizingError",
     "SizingInput",
     "SizingPlan",
+    "SizingWarning",
     "Step",
     "TokenQuantiles",
     "observe",

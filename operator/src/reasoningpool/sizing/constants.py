@@ -133,7 +133,7 @@ UNKNOWN_TIME_PER_OUTPUT_TOKEN_MS: Final = 50.0  # a custom accelerator without a
 # general knowledge, no data sheet was read. Products of one capability differ by up to 1.5 times.
 FLOP_PER_BYTE: Final = {(8, 0): 155.0, (8, 6): 205.0, (8, 9): 400.0, (9, 0): 250.0, (10, 0): 280.0, (10, 3): 280.0}
 FLOP_PER_BYTE_OTHER: Final = 200.0
-FP8_COMPUTE_FROM: Final = (8, 9)
+FP8_FROM_CAPABILITY: Final = (8, 9)  # Ada; below it kernels refuse e4m3 and nothing multiplies in FP8 (S06)
 COMPUTE_SHARE: Final = Constant(0.5, "of the dense tensor rate in prefill", 0.3, 0.7, "reasoned; no GPU was measured")
 CPU_PREFILL_TOKENS_PER_S: Final = 1_000.0  # stand-in: a CPU serves tests, not load
 UNKNOWN_PREFILL_TOKENS_PER_S: Final = 5_000.0  # a custom accelerator without a stated bandwidth
@@ -144,6 +144,8 @@ REPEAT_BY_GROWTH: Final = Constant(
 )
 REPEAT_BY_LOAD: Final = Constant(0.5, "x preemptions per request", 0.4, 0.6, "docs/sizing-concurrency.md")
 PREEMPTED_SHARE_SEEN: Final = (0.5, 1.6)  # simulated over expected, outermost 5th and 95th percentile (preemption-link)
+# Below this, thinking is usually cut in the middle of a thought (field report U05).
+LEAST_THINKING_TOKENS: Final = 1_024
 DRAIN_MARGIN_S: Final = 10  # prefill of a request admitted just before the signal
 MIN_SHUTDOWN_TIMEOUT_S: Final = 15
 GRACE_MARGIN_S: Final = 15  # design 2.3: between shutdown timeout and the kill
@@ -154,6 +156,7 @@ STARTUP_FIXED_S: Final = 300  # imports, compilation, graph capture
 STARTUP_FLOOR_S: Final = 600
 
 # vLLM 0.33's own defaults by device class (engine/arg_utils.py), API server usage.
+UTILIZATION_PERCENT_BOUNDS: Final = (10, 98)  # what the resource takes
 DEFAULT_UTILIZATION_PERCENT: Final = 92  # vLLM's own --gpu-memory-utilization since 0.21
 BATCHED_TOKENS_LARGEST: Final = 16_384  # from 160 GiB
 BATCHED_TOKENS_LARGE: Final = 8_192  # from 70 GiB, not Ampere

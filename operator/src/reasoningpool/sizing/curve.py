@@ -17,8 +17,8 @@ from typing import Final
 
 from reasoningpool.sizing import latency
 from reasoningpool.sizing.engine_defaults import sequence_cap
-from reasoningpool.sizing.load.operating_point import Load
 from reasoningpool.sizing.load.preemption import NONE, Preemption
+from reasoningpool.sizing.operating_point import Load
 from reasoningpool.sizing.solve import Solution, solve
 from reasoningpool.sizing.types import SizingInput
 from reasoningpool.sizing.validate import validate

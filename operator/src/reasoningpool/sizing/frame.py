@@ -108,7 +108,7 @@ def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
     stated = inputs.max_model_len
     if stated is not None and stated > native:
         message = f"maxModelLen is {stated:,}; the engine refuses more than the model's native {native:,} tokens"
-        raise SizingError(message, field="maxModelLen")
+        raise SizingError(message, attribute="max_model_len")
     efforts = effort_tokens(inputs, stated)
     longest = max(efforts, key=lambda effort: effort.footprint)
     too_long = longest if stated is None and longest.prompt + longest.output > native else None
@@ -131,5 +131,5 @@ def _batched_tokens(inputs: SizingInput) -> int:
         return max(default_batched_tokens(inputs), sequences or 0)
     if sequences is not None and sequences > stated:
         message = f"maxNumBatchedTokens is {stated:,}, below maxNumSeqs {sequences:,}; the engine refuses that"
-        raise SizingError(message, field="maxNumBatchedTokens")
+        raise SizingError(message, attribute="max_num_batched_tokens")
     return stated

@@ -42,7 +42,7 @@ def prefill_tokens_per_second(inputs: SizingInput) -> float:
         return c.UNKNOWN_PREFILL_TOKENS_PER_S
     capability = accelerator.compute_capability or (0, 0)
     per_byte = c.FLOP_PER_BYTE.get(capability, c.FLOP_PER_BYTE_OTHER)
-    if capability >= c.FP8_COMPUTE_FROM and geometry.weight_format.multiplies_in_fp8:
+    if capability >= c.FP8_FROM_CAPABILITY and geometry.weight_format.multiplies_in_fp8:
         per_byte *= 2
     counts = geometry.weights
     experts = counts.experts * counts.experts_per_token / counts.experts_total if counts.experts_total else 0.0

@@ -8,9 +8,9 @@ from reasoningpool.sizing.engine_defaults import sequence_cap
 from reasoningpool.sizing.frame import Frame, frame_of
 from reasoningpool.sizing.load.concurrency import largest
 from reasoningpool.sizing.load.demand import EffortTokens
-from reasoningpool.sizing.load.operating_point import Load
 from reasoningpool.sizing.memory import MemoryShares, free_bytes
-from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingInput
+from reasoningpool.sizing.operating_point import Load
+from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingInput, SizingWarning
 
 _PERMILLE = 1000
 
@@ -40,7 +40,7 @@ class Solution:
     limit: Limit
     preempted_share: float  # expected at `sequences`, full load
     tpot_ms: float
-    warnings: tuple[str, ...]
+    warnings: tuple[SizingWarning, ...]
 
 
 def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Shortfall | None:
@@ -119,16 +119,17 @@ def solve(inputs: SizingInput) -> Solution | Shortfall:
     by_kv = load.most_within(risk, at_least=worst, up_to=cap) if statistical else worst
     derived, limit = by_kv, _kv_limit(frame, load.demand.mean) if by_kv < cap else Limit.ENGINE_CAP
     objective = inputs.time_per_output_token_ms
-    warnings: list[str] = []
+    warnings: list[SizingWarning] = []
     if objective is not None:
         by_time = largest(lambda n: tpot(n) <= objective, up_to=derived)
         if by_time < derived:
             derived, limit = max(1, by_time), Limit.TIME_PER_OUTPUT_TOKEN
         if by_time == 0:
-            warnings.append(
+            message = (
                 f"the objective of {objective} ms per output token is below the {tpot(1):.0f} ms that one sequence "
                 "alone takes by the bandwidth model; maxNumSeqs is 1"
             )
+            warnings.append(SizingWarning("time_per_output_token_ms", message))
     stated = inputs.max_num_seqs
     sequences = stated if stated is not None else derived
     return Solution(

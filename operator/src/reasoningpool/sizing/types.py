@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reasoningpool.model.errors import SizingAttribute
     from reasoningpool.model.geometry import Geometry
-    from reasoningpool.sizing.load.observed import ObservedTokens
+    from reasoningpool.sizing.observed import ObservedTokens
 
 
 class KVCacheDType(StrEnum):
@@ -139,6 +140,14 @@ class Step:
     formula: str
 
 
+@dataclass(frozen=True, slots=True)
+class SizingWarning:
+    """What a user should know though the plan stands, and the input that it is about."""
+
+    attribute: SizingAttribute
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingPlan:
     """The derived limits with every intermediate number (bytes are per GPU unless named otherwise)."""
@@ -177,7 +186,7 @@ class SizingPlan:
     startup_budget_seconds: int
     # words
     steps: tuple[Step, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[SizingWarning, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +214,7 @@ class DoesNotFit:
     available: int
     suggestions: tuple[str, ...]  # nearest change first; says so when nothing on this product fits
     steps: tuple[Step, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[SizingWarning, ...]
     changes: tuple[Change, ...] = ()  # what the suggestions say, as inputs; empty when nothing fits
 
     @property

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from reasoningpool.api.findings import Finding, error, warning
 from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up, spellings
 from reasoningpool.vllm.permitted_arguments import ONLY_KEYS, OWNED_KEYS, REFUSED_VALUES, WARNED, WARNED_BESIDE
@@ -30,19 +31,9 @@ _ENABLE_REASONING: Final = "--enable-reasoning"
 _LOG_STATS: Final = "--disable-log-stats"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraArgProblem:
-    """An argument that cannot be given, or with a warning: its index in the list, itself, and what to know or do."""
-
-    index: int
-    argument: str
-    message: str
-    refused: bool = True
-
-
 def check_extra_arguments(
-    args: Sequence[str], version: Version | None, *, scaling: bool = False
-) -> tuple[ExtraArgProblem, ...]:
+    args: Sequence[str], version: Version | None, *, path: str = "engine.extraArgs", scaling: bool = False
+) -> tuple[Finding, ...]:
     """What has to be refused in a list of further `vllm serve` arguments; if nothing has, what is doubtful.
 
     A doubt that several arguments share is said for the first of them.
@@ -50,13 +41,12 @@ def check_extra_arguments(
     Args:
         args: The list as written, one token per entry.
         version: The engine's version, None where it is not known.
+        path: Where the list stands; a finding's path is that of the entry.
         scaling: Whether the tier is scaled by the engine's metrics.
     """
     reader = _Reader(tuple(args), version, scaling)
-    refused = tuple(ExtraArgProblem(index, args[index], message) for index, message in reader.problems())
-    return refused or tuple(
-        ExtraArgProblem(index, args[index], message, refused=False) for index, message in reader.doubts.values()
-    )
+    refused = tuple(error(f"{path}[{index}]", message) for index, message in reader.problems())
+    return refused or tuple(warning(f"{path}[{index}]", message) for index, message in reader.doubts.values())
 
 
 @dataclass(slots=True)
@@ -185,7 +175,10 @@ class _Reader:
 
 def _refused_key(flag: Flag, match: Match, values: Sequence[str]) -> str | None:
     """Why a key of a JSON argument cannot be given."""
-    keys = list(_keys(match.key, values))
+    try:
+        keys = list(_keys(match.key, values))
+    except RecursionError:
+        return "its JSON is nested too deeply to be checked"
     for key in keys:
         if (flag.name, key) in OWNED_KEYS:
             return f"{key}: {OWNED_KEYS[flag.name, key]}"

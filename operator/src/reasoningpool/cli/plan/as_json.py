@@ -21,14 +21,14 @@ def as_json(pool: PlannedPool) -> dict[str, Any]:
         "namespace": pool.namespace,
         "estimate": True,
         "tiers": [_tier_json(tier) for tier in pool.tiers],
-        "warnings": list(pool.warnings),
+        "warnings": list(map(str, pool.warnings)),
     }
 
 
 def _tier_json(planned: PlannedTier) -> dict[str, Any]:
     answer = planned.answer
     head = {"name": planned.tier.name, "source": planned.source, "requests": planned.requests.runs}
-    tail = {"assumptions": assumptions(planned), "warnings": list(planned.warnings)}
+    tail = {"assumptions": assumptions(planned), "warnings": list(map(str, planned.warnings))}
     if isinstance(answer, DoesNotFit):
         return head | {"doesNotFit": shortfall_json(answer)} | tail
     body = {

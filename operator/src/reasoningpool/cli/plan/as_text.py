@@ -45,8 +45,8 @@ def _tier_lines(name: str, planned: PlannedTier) -> Iterator[str]:
         for advice in answer.advice:
             yield from _wrapped(f"advice: {advice.text}")
         yield from _snippet(answer)
-    for text in planned.warnings:
-        yield from _wrapped(f"warning: {text}")
+    for warning in planned.warnings:
+        yield from _wrapped(f"warning: {warning}")
     yield "  assumed"
     for text in assumptions(planned):
         yield from _wrapped(f"- {text}", "    ")

@@ -11,7 +11,8 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from reasoningpool.cli.pools import EXIT_DOES_NOT_FIT, fail, offline, read, service_accounts_option
+from reasoningpool.cli.options import service_accounts_option
+from reasoningpool.cli.output import EXIT_DOES_NOT_FIT, fail
 from reasoningpool.requests.columns import Role
 from reasoningpool.requests.distribution import parse_percentiles
 from reasoningpool.requests.errors import CapacityError
@@ -139,9 +140,10 @@ def plan(file: str, output: str, svg: str | None, service_accounts: tuple[str, .
     costs are estimates. Exit code 2: input that cannot be used; 3: a tier does not fit, or no number of replicas
     keeps its objectives.
     """
-    # imports of a second that other commands spare
+    # Imports of a second that `--help` goes without.
     from reasoningpool.cli.plan import as_json, as_text, picture, source  # noqa: PLC0415
     from reasoningpool.cli.plan import pools as plan_pools  # noqa: PLC0415
+    from reasoningpool.cli.pools import offline, read  # noqa: PLC0415
 
     request = source.Request(
         file=file,

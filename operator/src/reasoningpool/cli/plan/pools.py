@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
+from reasoningpool.api.conditions import Reason
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import Objectives as SpecObjectives
 from reasoningpool.capacity.mistakes import pool_mistakes, tier_mistakes
 from reasoningpool.capacity.plan import TierCapacity, plan_tier
 from reasoningpool.cli.plan.source import LengthsError, Request, Source
 from reasoningpool.planning.offline import OfflinePool, OfflineTier
-from reasoningpool.planning.status.features import tier_feature_warnings
 from reasoningpool.requests.log import RequestLog
 from reasoningpool.requests.tier_requests import MixOptions, TierRequests, tier_requests, tier_share
 from reasoningpool.simulation.replicas import Objectives
@@ -30,7 +31,7 @@ class PlannedTier:
     source: str
     answer: TierCapacity | DoesNotFit
     percentile: int
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
     notes: tuple[str, ...]
 
     @property
@@ -46,7 +47,7 @@ class PlannedPool:
     name: str
     namespace: str
     tiers: tuple[PlannedTier, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
 
     @property
     def kept(self) -> bool:
@@ -72,9 +73,6 @@ def plan_pools(pools: Sequence[tuple[ReasoningPool, OfflinePool]], request: Requ
 def _planned_pool(spec: ReasoningPool, pool: OfflinePool, request: Request, source: Source) -> PlannedPool:
     chosen = [tier for tier in pool.tiers if not request.tiers or tier.name in request.tiers]
     wanted = {tier.name: tier.objectives for tier in spec.spec.tiers}
-    # what the operator does not use yet is used here: the objectives
-    unused = {text for index, tier in enumerate(spec.spec.tiers) for text in tier_feature_warnings(tier, index)}
-    chosen = [replace(tier, warnings=tuple(text for text in tier.warnings if text not in unused)) for tier in chosen]
     alone = len(chosen) == 1
     return PlannedPool(
         name=pool.name,
@@ -125,7 +123,11 @@ def _planned_tier(
         source=source.words,
         answer=answer,
         percentile=request.percentile,
-        warnings=(*tier.warnings, *tier_mistakes(effective)),
+        # What the operator does not use yet is used here: the objectives.
+        warnings=(
+            *(warning for warning in tier.warnings if warning.reason is not Reason.NOT_IMPLEMENTED),
+            *tier_mistakes(effective),
+        ),
         notes=(*requests.notes, *rate_notes),
     )
 

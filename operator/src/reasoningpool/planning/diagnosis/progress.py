@@ -13,13 +13,15 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
-from reasoningpool.planning.diagnosis.pod_creation import telling_refusal
+from reasoningpool.objects import timestamp
+from reasoningpool.planning.apply_failures import refused_of_tier
+from reasoningpool.planning.diagnosis.pod_creation import explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import Diagnosis, diagnose, diagnose_leaving, last_failure
+from reasoningpool.planning.diagnosis.words import quoted
 from reasoningpool.planning.live import LivePod, LiveTier
+from reasoningpool.planning.observations import ContainerLogRequest, PodCreationFailuresRequest
 from reasoningpool.planning.outcome import TierOutcome, fit_message
-from reasoningpool.planning.status.apply_failures import refused_of_tier
-from reasoningpool.planning.status.conditions import timestamp
-from reasoningpool.planning.types import RefusalsWanted, Snapshot
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.sizing import DoesNotFit, SizingPlan
 
 _MOST_DETAILS: Final = 3  # pods that a message tells of one by one
@@ -31,8 +33,8 @@ class TierState:
 
     reason: Reason
     message: str
-    silent_pods: tuple[LivePod, ...] = ()
-    refusals_wanted: RefusalsWanted | None = None
+    unexplained_pods: tuple[LivePod, ...] = ()  # their logs may say more
+    missing_pods: PodCreationFailuresRequest | None = None
 
 
 def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspended: bool = False) -> TierState:
@@ -47,18 +49,19 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
         if suspended:
             return TierState(Reason.SUSPENDED, f"tier {name}: nothing is created while spec.suspend is true")
         return TierState(Reason.CREATING, f"tier {name}: its StatefulSet is being created")
-    desired = live.wanted if suspended else outcome.desired_replicas
+    desired = live.spec_replicas if suspended else outcome.replicas.desired
     leaving = _leaving(snapshot, name, desired)
-    wanted = _refusals_wanted(live, leaving)
+    missing = _missing_pods(live, leaving)
     found = _diagnoses(live, leaving, snapshot, now)
-    silent = tuple(pod for pod, diagnosis in found if not diagnosis.words)
-    refused = telling_refusal(
-        snapshot.refusals.get(wanted.stateful_set_uid, ()) if wanted else (), (pod.name for pod in live.pods)
+    unexplained = tuple(pod for pod, diagnosis in found if not diagnosis.words)
+    failures_of = snapshot.observations.of(PodCreationFailuresRequest)
+    refused = explain_missing_pod(
+        failures_of.get(missing.subject, ()) if missing else (), (pod.name for pod in live.pods)
     )
     if not found and refused is None:
         state = _kept_back(outcome, live) if suspended else None
         state = state or _progress(outcome, live, leaving, desired)
-        return TierState(state.reason, state.message, (), wanted)
+        return TierState(state.reason, state.message, (), missing)
     texts: list[str] = []
     reason = Reason.PODS_REFUSED
     if found:
@@ -67,16 +70,16 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
         reason = telling.reason
         texts.append(telling.message + (f" ({len(found)} of {desired} replicas)" if len(found) > 1 else ""))
     if refused is not None:
-        missing = max(1, desired - len(live.pods))
-        texts.append(f"{missing} of {desired} pods refused by the API server: {refused}")
-    return TierState(reason, f"tier {name}: {'; and '.join(texts)}{_serving(live, desired)}", silent, wanted)
+        lacking = max(1, desired - len(live.pods))
+        texts.append(f"{lacking} of {desired} pods refused by the API server: {refused}")
+    return TierState(reason, f"tier {name}: {'; and '.join(texts)}{_serving(live, desired)}", unexplained, missing)
 
 
 def _left_as_it_is(live: LiveTier) -> str:
     if live.stateful_set is None:
         return "nothing is created for it"
     return (
-        f"its StatefulSet stays as it was, and so do the {live.wanted} replicas of it ({live.ready_pods} ready),"
+        f"its StatefulSet stays as it was, and so do the {live.spec_replicas} replicas of it ({live.ready_pods} ready),"
         " until the budgets fit"
     )
 
@@ -98,18 +101,19 @@ def _ordinal(pod: LivePod) -> int:
     return int(last) if last.isdecimal() else 0
 
 
-def _refusals_wanted(live: LiveTier, leaving: tuple[LivePod, ...]) -> RefusalsWanted | None:
+def _missing_pods(live: LiveTier, leaving: tuple[LivePod, ...]) -> PodCreationFailuresRequest | None:
     """The StatefulSet's events are worth reading where pods are missing that nothing else stands for."""
-    if live.stateful_set is None or not live.observed or len(live.pods) + len(leaving) >= live.wanted:
+    if live.stateful_set is None or not live.observed or len(live.pods) + len(leaving) >= live.spec_replicas:
         return None
     meta = live.stateful_set["metadata"]
-    return RefusalsWanted(namespace=str(meta["namespace"]), stateful_set_uid=str(meta["uid"]))
+    return PodCreationFailuresRequest(namespace=str(meta["namespace"]), stateful_set_uid=str(meta["uid"]))
 
 
 def _diagnoses(
     live: LiveTier, leaving: tuple[LivePod, ...], snapshot: Snapshot, now: datetime
 ) -> list[tuple[LivePod, Diagnosis]]:
-    found = [(pod, diagnose(pod, snapshot.logs.get(pod.uid))) for pod in live.pods]
+    logs = snapshot.observations.of(ContainerLogRequest)
+    found = [(pod, diagnose(pod, logs.get(pod.uid))) for pod in live.pods]
     found += [(pod, diagnose_leaving(pod, now)) for pod in leaving]
     return [(pod, diagnosis) for pod, diagnosis in found if diagnosis is not None]
 
@@ -117,14 +121,14 @@ def _diagnoses(
 def _kept_back(outcome: TierOutcome, live: LiveTier) -> TierState | None:
     """What a suspended pool does not do, None if there is nothing of the kind."""
     waiting = [outcome.change] if outcome.change else []
-    if outcome.tier.replicas is not None and outcome.tier.replicas != live.wanted:
-        waiting.append(f"{outcome.tier.replicas} replicas in place of {live.wanted}")
+    if outcome.replicas.desired != live.spec_replicas:
+        waiting.append(f"{outcome.replicas.desired} replicas in place of {live.spec_replicas}")
     if not waiting:
         return None
     return TierState(
         Reason.SUSPENDED,
-        f"tier {outcome.tier.name}: {live.ready_pods} of {live.wanted} replicas ready; kept back while spec.suspend is"
-        f" true: {'; '.join(waiting)}",
+        f"tier {outcome.tier.name}: {live.ready_pods} of {live.spec_replicas} replicas ready; kept back while"
+        f" spec.suspend is true: {'; '.join(waiting)}",
     )
 
 
@@ -194,7 +198,7 @@ def _on_its_way(pod: LivePod, outcome: TierOutcome) -> str:
 def _going(pod: LivePod) -> str:
     end = pod.body["metadata"]["deletionTimestamp"]
     why = pod.condition("DisruptionTarget")
-    cause = f" ({why.get('reason')}: {why.get('message')})" if why.get("status") == "True" else ""
+    cause = f" ({why.get('reason')}: {quoted(str(why.get('message', '')))})" if why.get("status") == "True" else ""
     return f"{pod.name} finishes its requests until {end} at the latest, then it is replaced{cause}"
 
 

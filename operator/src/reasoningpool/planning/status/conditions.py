@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
 from reasoningpool.api.text import printable
+from reasoningpool.objects import timestamp
+from reasoningpool.planning.previous import PreviousStatus
 
 # Conditions of which False keeps the pool from being Ready, in the order in which they explain it.
 FOLDED: Final = (
@@ -67,16 +69,14 @@ def fold(conditions: Iterable[Condition]) -> Condition:
 
 
 def render(
-    conditions: Iterable[Condition], before: Iterable[Mapping[str, Any]], *, generation: int, now: datetime
+    conditions: Iterable[Condition], before: PreviousStatus, *, generation: int, now: datetime
 ) -> list[dict[str, Any]]:
     """The conditions as they are applied; the transition time stays where the status stays."""
-    old = {str(entry.get("type")): entry for entry in before}
 
     def since(condition: Condition) -> str:
-        previous = old.get(condition.type)
-        if previous is not None and previous.get("status") == condition.status and previous.get("lastTransitionTime"):
-            return str(previous["lastTransitionTime"])
-        return timestamp(now)
+        previous = before.conditions.get(condition.type)
+        stays = previous is not None and previous.status is condition.status
+        return (previous.since if previous and stays else None) or timestamp(now)
 
     return [
         {
@@ -89,8 +89,3 @@ def render(
         }
         for condition in conditions
     ]
-
-
-def timestamp(now: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,10 +1,10 @@
-"""Fields that are accepted but have no effect in this version: said in plain words, never silently ignored."""
+"""Conditions of what the spec asks for and this version does not do yet."""
 
 from __future__ import annotations
 
 from reasoningpool.api.conditions import ConditionType, Reason
 from reasoningpool.api.spec import GatewayMode, ReasoningPoolSpec
-from reasoningpool.api.spec_tier import TierSpec, Workload
+from reasoningpool.api.spec_tier import Workload
 from reasoningpool.planning.status.conditions import Condition, unknown
 
 
@@ -36,20 +36,3 @@ def feature_conditions(spec: ReasoningPoolSpec) -> tuple[Condition, ...]:
             )
         )
     return tuple(found)
-
-
-def pool_feature_warnings(spec: ReasoningPoolSpec) -> tuple[str, ...]:
-    """Fields of the pool without effect."""
-    monitoring = spec.monitoring
-    if monitoring is not None and (monitoring.pod_monitor or monitoring.rules):
-        return ("spec.monitoring has no effect yet: no PodMonitor and no rules are written",)
-    return ()
-
-
-def tier_feature_warnings(tier: TierSpec, index: int) -> tuple[str, ...]:
-    """Fields of a tier without effect on the operator; `plan` uses them."""
-    objectives = tier.objectives
-    if objectives is not None and objectives.time_to_first_answer_token_seconds is not None:
-        field = f"spec.tiers[{index}].objectives.timeToFirstAnswerTokenSeconds"
-        return (f"{field} has no effect yet: it is for scaling and alerts",)
-    return ()

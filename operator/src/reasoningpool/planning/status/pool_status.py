@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, ConditionType, Reason
+from reasoningpool.api.conditions import FAILURE_REASONS, ConditionType, Reason
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
-from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.outcome import PoolOutcome, TierOutcome
+from reasoningpool.planning.previous import PreviousStatus, PreviousTier
+from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.status.features import feature_conditions, pool_feature_warnings
+from reasoningpool.planning.status.features import feature_conditions
+from reasoningpool.planning.status.sizing_verified import sizing_verified
 from reasoningpool.planning.status.tier_status import tier_status
-from reasoningpool.planning.types import Snapshot
-from reasoningpool.planning.verification.sizing import sizing_verified
-from reasoningpool.resolution.types import Finding
+from reasoningpool.planning.unused_fields import unused_pool_fields
 from reasoningpool.sizing import SizingPlan
 
 _MOST_TEXT: Final = 1000
@@ -29,19 +30,18 @@ def pool_status(
     pool: ReasoningPool,
     snapshot: Snapshot,
     *,
-    outcomes: tuple[TierOutcome, ...],
+    outcome: PoolOutcome,
     states: dict[str, TierState],
     warnings: tuple[Finding, ...],
     now: datetime,
 ) -> Manifest:
     """The status of a pool that makes sense: its conditions, its tiers, and the printer columns' fields."""
-    before = snapshot.pool.get("status") or {}
-    tiers_before = {str(entry.get("name")): entry for entry in before.get("tiers") or ()}
+    before, outcomes = PreviousStatus.of(snapshot.pool), outcome.tiers
     found = (
-        _accepted(warnings, pool_feature_warnings(pool.spec)),
+        _accepted((*warnings, *unused_pool_fields(pool.spec))),
         _sized(states),
-        _workloads_ready(states),
-        sizing_verified(outcome.verdict for outcome in outcomes if outcome.verdict),
+        _workloads_ready(states, outcome.shared.refused),
+        sizing_verified(tier.verdict for tier in outcomes if tier.verdict),
         *feature_conditions(pool.spec),
     )
     ready = cond.fold(found)
@@ -51,32 +51,22 @@ def pool_status(
         )
     return {
         "observedGeneration": pool.generation,
-        "conditions": cond.render((ready, *found), before.get("conditions") or (), generation=pool.generation, now=now),
+        "conditions": cond.render((ready, *found), before, generation=pool.generation, now=now),
         "tiers": [
             tier_status(
                 pool,
-                outcome,
-                states[outcome.tier.name],
-                tiers_before.get(outcome.tier.name),
-                _of_tier(warnings, outcome.index),
+                tier,
+                states[tier.tier.name],
+                before.tiers.get(tier.tier.name),
+                tuple(warning for warning in warnings if warning.tier == tier.tier.name),
             )
-            for outcome in outcomes
+            for tier in outcomes
         ],
     } | _summary(outcomes, ready.reason)
 
 
-def _of_tier(warnings: Iterable[Finding], index: int) -> tuple[str, ...]:
-    prefix = f"spec.tiers[{index}]"
-    return tuple(
-        str(warning)
-        for warning in warnings
-        if warning.path.startswith((f"{prefix}.", f"{prefix}[")) or warning.path == prefix
-    )
-
-
-def _accepted(warnings: tuple[Finding, ...], features: tuple[str, ...]) -> Condition:
-    texts = (*(str(warning) for warning in warnings), *features)
-    message = "the spec is valid" + (f"; but: {'; '.join(texts)}" if texts else "")
+def _accepted(warnings: tuple[Finding, ...]) -> Condition:
+    message = "the spec is valid" + (f"; but: {'; '.join(map(str, warnings))}" if warnings else "")
     return cond.true(ConditionType.ACCEPTED, Reason.ACCEPTED, message)
 
 
@@ -87,9 +77,11 @@ def _sized(states: dict[str, TierState]) -> Condition:
     return cond.true(ConditionType.SIZED, Reason.SIZED, "every tier's budgets fit its accelerators")
 
 
-def _workloads_ready(states: dict[str, TierState]) -> Condition:
+def _workloads_ready(states: dict[str, TierState], refused: str) -> Condition:
     good = {Reason.ALL_READY, Reason.SCALED_TO_ZERO}
     bad = [state for state in states.values() if state.reason not in good]
+    if refused:
+        bad.insert(0, TierState(Reason.APPLY_FAILED, refused))
     if not bad:
         return cond.true(
             ConditionType.WORKLOADS_READY, Reason.ALL_READY, "; ".join(state.message for state in states.values())
@@ -101,10 +93,10 @@ def _workloads_ready(states: dict[str, TierState]) -> Condition:
 
 def _summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any]:
     """The flat fields that the printer columns read."""
-    desired = sum(outcome.desired_replicas for outcome in outcomes)
-    ready = sum(min(outcome.live.ready_pods, outcome.desired_replicas) for outcome in outcomes)
+    desired = sum(outcome.replicas.desired for outcome in outcomes)
+    ready = sum(min(outcome.live.ready_pods, outcome.replicas.desired) for outcome in outcomes)
     gpus = sum(
-        outcome.desired_replicas * outcome.tier.accelerator.per_replica
+        outcome.replicas.desired * outcome.tier.accelerator.per_replica
         for outcome in outcomes
         if not outcome.tier.accelerator.is_cpu
     )
@@ -124,36 +116,37 @@ def _summary(outcomes: tuple[TierOutcome, ...], reason: Reason) -> dict[str, Any
 
 
 def kept_status(snapshot: Snapshot, replaced: tuple[Condition, ...], now: datetime) -> Manifest:
-    """The last status with these conditions in place of the old ones and live replica counts."""
-    before: dict[str, Any] = dict(snapshot.pool.get("status") or {})
+    """The last status with these conditions in place of the old ones and live replica counts.
+
+    What cannot be read of it (see `PreviousStatus`) goes.
+    """
+    before = PreviousStatus.of(snapshot.pool)
     metadata = snapshot.pool["metadata"]
     generation = int(metadata.get("generation", 0))
-    types, reasons = set(ConditionType) - {condition.type for condition in replaced}, set(Reason)
+    types = {condition.type for condition in replaced}
     kept = tuple(
-        Condition(
-            ConditionType(entry["type"]), ConditionStatus(entry["status"]), Reason(entry["reason"]), entry["message"]
-        )
-        for entry in before.get("conditions") or ()
-        if entry["type"] in types and entry["reason"] in reasons
+        Condition(entry.type, entry.status, entry.reason, entry.message)
+        for entry in before.conditions.values()
+        if entry.type not in types and entry.reason is not None
     )
-    tiers = [_recounted(entry, snapshot, str(metadata["name"])) for entry in before.get("tiers") or ()]
-    ready = sum(int(entry.get("readyReplicas", 0)) for entry in tiers)
-    desired = sum(int(entry.get("desiredReplicas", 0)) for entry in tiers)
+    counts = {tier.name: _ready(tier, snapshot, str(metadata["name"])) for tier in before.tiers.values()}
+    tiers = [
+        {**tier.body, "readyReplicas": counts[tier.name], "ready": f"{counts[tier.name]}/{tier.desired_replicas}"}
+        for tier in before.tiers.values()
+    ]
+    desired = sum(tier.desired_replicas for tier in before.tiers.values())
     return (
-        before
+        {name: value for name, value in before.body.items() if name != "tiers"}
         | {
             "observedGeneration": generation,
             "reason": str(replaced[0].reason),
-            "conditions": cond.render(
-                (*replaced, *kept), before.get("conditions") or (), generation=generation, now=now
-            ),
+            "conditions": cond.render((*replaced, *kept), before, generation=generation, now=now),
         }
-        | ({"tiers": tiers, "ready": f"{ready}/{desired}"} if tiers else {})
+        | ({"tiers": tiers, "ready": f"{sum(counts.values())}/{desired}"} if tiers else {})
     )
 
 
-def _recounted(entry: dict[str, Any], snapshot: Snapshot, pool: str) -> dict[str, Any]:
-    name, desired = str(entry["name"]), int(entry.get("desiredReplicas", 0))
-    live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool, name), name)
-    ready = min(live.ready_pods, desired)
-    return entry | {"readyReplicas": ready, "ready": f"{ready}/{desired}"}
+def _ready(tier: PreviousTier, snapshot: Snapshot, pool: str) -> int:
+    """How many of the replicas that were wanted serve now."""
+    live = live_tier(snapshot.children, snapshot.pods, names.child_name(pool, tier.name), tier.name)
+    return min(live.ready_pods, tier.desired_replicas)

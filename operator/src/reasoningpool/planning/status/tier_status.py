@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.status import EffectiveStatus, RolloutStatus, SizingStatus, TierStatus
 from reasoningpool.api.text import printable
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.outcome import TierOutcome
+from reasoningpool.planning.previous import PreviousTier
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.rollout import revision_of
 from reasoningpool.sizing import SizingPlan
@@ -23,13 +24,13 @@ def tier_status(
     pool: ReasoningPool,
     outcome: TierOutcome,
     state: TierState,
-    before: Mapping[str, Any] | None,
-    warnings: tuple[str, ...],
+    before: PreviousTier | None,
+    warnings: tuple[Finding, ...],
 ) -> dict[str, Any]:
     """One entry of `status.tiers`."""
-    tier, desired = outcome.tier, outcome.desired_replicas
+    tier, desired = outcome.tier, outcome.replicas.desired
     ready = min(outcome.live.ready_pods, desired)
-    doubts = tuple(dict.fromkeys(_long(text) for text in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
+    doubts = tuple(dict.fromkeys(_long(str(warning)) for warning in (*outcome.warnings, *warnings)))[:_MOST_WARNINGS]
     status = TierStatus(
         name=tier.name,
         ready=f"{ready}/{desired}",
@@ -83,15 +84,14 @@ def _effective(tier: EffectiveTier, plan: SizingPlan | None) -> EffectiveStatus:
     )
 
 
-def _rollout(outcome: TierOutcome, before: Mapping[str, Any] | None) -> RolloutStatus | None:
+def _rollout(outcome: TierOutcome, before: PreviousTier | None) -> RolloutStatus | None:
     rendered = outcome.stateful_set
     if rendered is None:
         return None
     revision = revision_of(rendered)
     change = outcome.change
-    previous = (before or {}).get("rollout") or {}
-    if change is None and previous.get("revision") == revision:
-        change = previous.get("change")
+    if change is None and before is not None and before.revision == revision:
+        change = before.change
     updated = 0 if outcome.change is not None else len(outcome.live.current_pods)
     return RolloutStatus(
         revision=revision,

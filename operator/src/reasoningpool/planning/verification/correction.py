@@ -8,24 +8,19 @@ correction nor makes one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-from pydantic import ValidationError
-
-from reasoningpool.api import names
 from reasoningpool.api.status import CorrectionStatus
 from reasoningpool.planning.live import LiveTier
-from reasoningpool.planning.verification.kv_pools import KVPool
+from reasoningpool.planning.observations import KVPool
+from reasoningpool.planning.previous import PreviousTier
+from reasoningpool.rollout import running_max_num_seqs
 from reasoningpool.sizing import DoesNotFit, SizingInput, SizingPlan
 from reasoningpool.sizing import plan as size
 
 # The same input gives the same answer, and a pool is planned far more often than its budgets change.
 cached_size = lru_cache(maxsize=4096)(size)
-
-_FLAG = "--max-num-seqs="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +59,10 @@ class Correction:
         )
 
 
-def recorded(tier_status: Mapping[str, Any] | None, key: str) -> Correction | None:
-    """The correction that a tier's status holds for these inputs, None if it holds none or one for others."""
-    try:
-        found = CorrectionStatus.model_validate((tier_status or {}).get("correction"))
-    except ValidationError:
-        return None
-    if found.inputs != key:
+def recorded(before: PreviousTier | None, key: str) -> Correction | None:
+    """The correction that a tier's last status holds for these inputs, None if it holds none or one for others."""
+    found = before.correction if before else None
+    if found is None or found.inputs != key:
         return None
     return Correction(
         key=key,
@@ -95,19 +87,9 @@ def sized(inputs: SizingInput, correction: Correction | None) -> SizingPlan | Do
     return planned if isinstance(corrected, DoesNotFit) else corrected
 
 
-def running_max_num_seqs(live: LiveTier) -> int | None:
-    """The limit in the live pod template, None where there is none to read."""
-    spec = ((live.stateful_set or {}).get("spec") or {}).get("template", {}).get("spec") or {}
-    for container in spec.get("containers") or ():
-        if container.get("name") == names.ENGINE_CONTAINER:
-            found = [a[len(_FLAG) :] for a in container.get("args") or () if a.startswith(_FLAG)]
-            return int(found[-1]) if found and found[-1].isdecimal() else None
-    return None
-
-
 def cause_of_change(correction: Correction | None, live: LiveTier) -> str:
     """Why the pods roll, for `rollout.change`, where a correction is what lowers the limit that runs."""
-    running = running_max_num_seqs(live)
+    running = running_max_num_seqs(live.stateful_set)
     if correction is None or correction.max_num_seqs is None or running is None or running <= correction.max_num_seqs:
         return ""
     return (

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-
-from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
+from reasoningpool.api.conditions import ConditionStatus, Reason
 from reasoningpool.api.status import VerifiedStatus
 from reasoningpool.planning.live import LivePod, LiveTier
-from reasoningpool.planning.status.conditions import Condition
-from reasoningpool.planning.verification.correction import Correction, cached_size, running_max_num_seqs, with_pool
-from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem, reading_key
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport
+from reasoningpool.planning.verification.correction import Correction, cached_size, with_pool
+from reasoningpool.planning.verification.kv_pools import engine_start
 from reasoningpool.sizing import DoesNotFit, Limit, SizingInput, SizingPlan
 
 # How much smaller than planned a pool may be before every replica is restarted for it, in permille of the planned
@@ -25,12 +23,16 @@ TOLERANCE_PERMILLE: Final = 20
 _WHY: Final = "a NetworkPolicy may keep the operator out, or the operator runs outside the pod network"
 _SWITCH: Final = "--disable-log-stats in engine.extraArgs switches it off"
 _PROBLEMS: Final = {
-    ReadingProblem.TIMEOUT: (Reason.METRICS_UNREACHABLE, f"does not answer; {_WHY}"),
-    ReadingProblem.UNREACHABLE: (Reason.METRICS_UNREACHABLE, f"cannot be reached; {_WHY}"),
-    ReadingProblem.BAD_ANSWER: (Reason.METRIC_MISSING, "answers with something that is no metrics page of vLLM"),
-    ReadingProblem.NO_METRIC: (
+    KVPoolProblem.TIMEOUT: (Reason.METRICS_UNREACHABLE, f"does not answer; {_WHY}"),
+    KVPoolProblem.UNREACHABLE: (Reason.METRICS_UNREACHABLE, f"cannot be reached; {_WHY}"),
+    KVPoolProblem.BAD_ANSWER: (Reason.METRIC_MISSING, "answers with something that is no metrics page of vLLM"),
+    KVPoolProblem.NO_METRIC: (
         Reason.METRIC_MISSING,
         f"does not publish vllm:cache_config_info with a number of blocks; {_SWITCH}",
+    ),
+    KVPoolProblem.TOO_LARGE: (
+        Reason.METRIC_MISSING,
+        "answers with a page too large to be one of vLLM (4 MiB, 64 series of the metric, 8 KiB each are read)",
     ),
 }
 
@@ -56,20 +58,21 @@ class TierSizing:
     key: str
     correction: Correction | None
     live: LiveTier
+    running_max_num_seqs: int | None  # of the template that stays or comes; None where it is not on record
     rolling: bool  # the live pod template is about to be replaced
     suspended: bool
     before: VerifiedStatus | None  # the last status
 
 
-def verify(tier: TierSizing, readings: Mapping[str, Reading]) -> Verdict:
+def verify(tier: TierSizing, reports: Mapping[str, KVPoolReport]) -> Verdict:
     """The verdict on the plan in force, by the smallest KV pool among the ready replicas of the newest revision.
 
     For replicas that are not read yet, as after a restart of the operator, the last status speaks if it is about the
     same plan; but nothing is corrected by it.
     """
     pods = () if tier.rolling else tuple(pod for pod in tier.live.current_pods if pod.ready)
-    found = tuple((pod, readings[reading_key(pod)]) for pod in pods if reading_key(pod) in readings)
-    pools = [reading for _, reading in found if isinstance(reading, KVPool)]
+    found = tuple((pod, reports[engine_start(pod)]) for pod in pods if engine_start(pod) in reports)
+    pools = [report for _, report in found if isinstance(report, KVPool)]
     if len(found) < len(pods) and (remembered := _remembered(tier)) is not None:
         verdict = _compare(tier, _smallest([*pools, remembered]))
         if verdict.correction is None:
@@ -121,10 +124,10 @@ def _is_much(more: int, planned: int) -> bool:
     return 1000 * more > TOLERANCE_PERMILLE * planned
 
 
-def _unknown(tier: TierSizing, pods: tuple[LivePod, ...], found: Iterable[tuple[LivePod, Reading]]) -> Verdict:
-    for pod, reading in found:
-        if isinstance(reading, ReadingProblem):
-            reason, words = _PROBLEMS[reading]
+def _unknown(tier: TierSizing, pods: tuple[LivePod, ...], found: Iterable[tuple[LivePod, KVPoolReport]]) -> Verdict:
+    for pod, report in found:
+        if isinstance(report, KVPoolProblem):
+            reason, words = _PROBLEMS[report]
             text = f"the metrics port of {pod.name} {words}; the plan stands as it is, unverified"
             return _not_known(tier, reason, text)
     waits = "its engines' KV pools are being read" if pods else "no ready replica of the newest revision yet"
@@ -147,10 +150,10 @@ def _smaller(tier: TierSizing, pool: KVPool, figures: str, verified: VerifiedSta
             " accelerator.perReplica, and see that model.configJSON is the model's own"
         )
         return _false(tier, Reason.KV_POOL_TOO_SMALL, text, verified)
-    running = running_max_num_seqs(tier.live)
-    if running is not None and running != tier.plan.max_num_seqs:
+    running = tier.running_max_num_seqs
+    if running != tier.plan.max_num_seqs:
         # The pods run what an earlier version of the operator planned; only their user's next change may roll them.
-        if running <= real.max_num_seqs:
+        if running is not None and running <= real.max_num_seqs:
             text = f"{figures}; the {running:,} sequences that run fit the real pool"
             return Verdict(
                 status=ConditionStatus.TRUE,
@@ -191,30 +194,3 @@ def _false(
         verified=verified,
         correction=correction,
     )
-
-
-def verified_before(tier_status: Mapping[str, Any] | None) -> VerifiedStatus | None:
-    """The figures of the last status, None if it has none."""
-    try:
-        return VerifiedStatus.model_validate(((tier_status or {}).get("sizing") or {}).get("verified"))
-    except ValidationError:
-        return None
-
-
-def sizing_verified(verdicts: Iterable[Verdict]) -> Condition:
-    """`SizingVerified` of the pool: False if any tier's is, else Unknown if any tier's is, else True."""
-    known = tuple(verdicts)
-    if not known:
-        return Condition(
-            ConditionType.SIZING_VERIFIED, ConditionStatus.UNKNOWN, Reason.NOT_VERIFIED, "no tier has a plan to verify"
-        )
-    for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
-        telling = [verdict for verdict in known if verdict.status is status]
-        if telling:
-            break
-    else:
-        telling = [min(known, key=lambda verdict: verdict.reason is not Reason.CORRECTED)]
-        message = "; ".join(verdict.message for verdict in known)
-        return Condition(ConditionType.SIZING_VERIFIED, ConditionStatus.TRUE, telling[0].reason, message)
-    message = "; ".join(verdict.message for verdict in telling)
-    return Condition(ConditionType.SIZING_VERIFIED, status, telling[0].reason, message)

@@ -1,4 +1,4 @@
-"""One carrying out of one plan."""
+"""One execution of one plan."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from reasoningpool.adapters.errors import KubeError
 from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.reconcile.memory import Applied, PoolMemory
 from reasoningpool.reconcile.shape import shape
-from reasoningpool.reconcile.store import PoolName, Store, is_watched
+from reasoningpool.reconcile.store import PoolName, Store
 
 # Kinds that nobody watches are applied again at about every resync.
 TRUST_UNWATCHED_SECONDS: Final = 270.0
 
 
 @dataclass(slots=True)
-class Run:
+class Execution:
     """Whose plan it is, what is remembered of earlier ones, and what came of this one so far."""
 
     pool: PoolName
     memory: PoolMemory
     transient: list[KubeError] = field(default_factory=list)
     # Second halves of creating StatefulSets, which can wait for other pools' engines.
-    late: list[tuple[ObjectKey, Callable[[], Awaitable[None]]]] = field(default_factory=list)
+    deferred: list[tuple[ObjectKey, Callable[[], Awaitable[None]]]] = field(default_factory=list)
 
     def is_settled(self, store: Store, key: ObjectKey, wanted: bytes) -> bool:
         """Whether this very manifest was applied and the object has not changed since."""
         done = self.memory.applied.get(key)
         if done is None or done.wanted != wanted:
             return False
-        if not is_watched(key):
+        if not store.is_watched(key):
             return time.monotonic() - done.at < TRUST_UNWATCHED_SECONDS
         record = store.record(self.pool, key)
         return record is not None and record.uid == done.uid and record.shape == done.shape
@@ -40,6 +40,4 @@ class Run:
     def applied(self, answer: Manifest, wanted: bytes) -> None:
         """Remember what came of an apply."""
         key, uid = ObjectKey.of(answer), answer["metadata"]["uid"]
-        done = self.memory.applied.get(key)
-        replicas = done.replicas if done is not None and done.uid == uid else None
-        self.memory.applied[key] = Applied(wanted, uid, shape(answer), time.monotonic(), replicas)
+        self.memory.applied[key] = Applied(wanted, uid, shape(answer), time.monotonic())

@@ -1,4 +1,4 @@
-"""Carries out a plan and decides nothing: applies, prunes, pod deletions, status.
+"""Carries out a plan and decides nothing: applies, scales, labels, deletes, status.
 
 What it does add is how: in which order, what is not worth a request, and what comes of a refusal.
 """
@@ -17,13 +17,14 @@ from reasoningpool.adapters.gate import Allowance, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import Apply, ApplyFailure, Plan, Prune
-from reasoningpool.reconcile.apply.execution import Run
+from reasoningpool.planning.actions import Apply, Delete, Plan, Scale, SetLabel
+from reasoningpool.planning.snapshot import ApplyFailure
+from reasoningpool.reconcile.apply.execution import Execution
 from reasoningpool.reconcile.apply.stateful_sets import GONE_TIMEOUT_SECONDS, StatefulSets, WaitsFor
-from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer, extra
+from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer
 from reasoningpool.reconcile.memory import PoolMemory, Refused, StatusSeen
 from reasoningpool.reconcile.shape import digest
-from reasoningpool.reconcile.store import PoolName, Store, version_of
+from reasoningpool.reconcile.store import PoolName, Store, log_fields, version_of
 
 __all__ = ["Executor", "NotLeading", "Report"]
 
@@ -37,10 +38,6 @@ _MAX_RETRY_SECONDS: Final = 30.0
 _RETRIES_PER_SECOND: Final = 10.0
 # What was refused in one cycle is due in one cycle.
 _RETRY_SLACK_SECONDS: Final = 1.0
-
-# Engines first, everywhere (see Priority); a ServiceAccount must be there before the first pod.
-_RANK: Final = {"ServiceAccount": 0, "StatefulSet": 1}
-_LAST_RANK: Final = 2
 
 
 @dataclass(slots=True)
@@ -71,27 +68,39 @@ class Executor:
         self._retries = Allowance(_RETRIES_PER_SECOND)
 
     async def carry_out(
-        self, pool: PoolName, plan: Plan, memory: PoolMemory, *, hurry: Callable[[], bool] = lambda: False
+        self,
+        pool: PoolName,
+        plan: Plan,
+        memory: PoolMemory,
+        *,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> Report:
         """Everything but the status. One child's failure stops no other; an unreachable API server stops all.
 
-        When the engines are seen to and `hurry` says that other pools wait for theirs, the rest is left for later.
+        When the engines are seen to and `others_wait` says that other pools wait for theirs, the rest is left for
+        later.
         """
-        run = Run(pool, memory)
-        memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies})
+        execution, kinds = Execution(pool, memory), self._store.kinds
+        scales = {scale.key: scale for scale in plan.scales}
+        memory.keep_only({ObjectKey.of(apply.manifest) for apply in plan.applies} | scales.keys())
         engines_done = False
-        for apply in sorted(plan.applies, key=lambda apply: _RANK.get(apply.manifest["kind"], _LAST_RANK)):
-            if not engines_done and _RANK.get(apply.manifest["kind"], _LAST_RANK) == _LAST_RANK:
-                engines_done = True
-                if hurry():
-                    return Report(memory.failures(), run.transient, complete=False)
+        for apply in plan.applies:  # engines first, everywhere (see Priority)
             key = ObjectKey.of(apply.manifest)
-            await self._guarded(run, key, digest(apply.manifest), partial(self._apply, run, apply))
-        for key, step in run.late:
-            await self._guarded(run, key, b"", step)
-        for prune in (*plan.prunes, *plan.pod_deletions):
-            await self._guarded(run, prune.key, b"", partial(self._delete, run, prune))
-        return Report(memory.failures(), run.transient)
+            if not engines_done and not kinds.of(key).urgent:
+                engines_done = True
+                if others_wait():
+                    return Report(memory.failures(), execution.transient, complete=False)
+            step = partial(self._apply, execution, apply, scales.pop(key, None))
+            await self._guarded(execution, key, digest(apply.manifest), step)
+        for scale in scales.values():  # of StatefulSets that the plan leaves alone otherwise
+            await self._guarded(execution, scale.key, b"", partial(self._sets.scale, execution, scale, Priority.URGENT))
+        for key, deferred in execution.deferred:
+            await self._guarded(execution, key, b"", deferred)
+        for label in plan.labels:
+            await self._guarded(execution, label.key, b"", partial(self._label, execution, label))
+        for delete in plan.deletes:
+            await self._guarded(execution, delete.key, b"", partial(self._delete, execution, delete))
+        return Report(memory.failures(), execution.transient)
 
     async def apply_status(self, pool: Manifest, status: Manifest, memory: PoolMemory) -> bool:
         """Apply the status unless it is there already; True when a request was sent."""
@@ -116,89 +125,115 @@ class Executor:
 
     # -- one child -------------------------------------------------------------------------------------------------
 
-    async def _guarded(self, run: Run, key: ObjectKey, wanted: bytes, step: Callable[[], Awaitable[None]]) -> None:
+    async def _guarded(
+        self, execution: Execution, key: ObjectKey, wanted: bytes, step: Callable[[], Awaitable[None]]
+    ) -> None:
         try:
             await step()
         except Unreachable:
             raise
         except Rediscovered:
-            log.debug("%s is looked at again", key, extra=extra(run.pool))
+            log.debug("%s is looked at again", key, extra=log_fields(execution.pool))
         except Forbidden as error:
             if error.namespace_terminating:
-                run.transient.append(error)
+                execution.transient.append(error)
             else:
                 # RBAC says "cannot"; quotas and policies are forbidding too, and nothing can be granted there.
                 hint = "; grant it to the operator's service account (operator/deploy/rbac.yaml lists what it needs)"
-                self._refuse(run, key, wanted, error.message + (hint if " cannot " in error.message else ""))
+                self._refuse(execution, key, wanted, error.message + (hint if " cannot " in error.message else ""))
         except NotInstalled:
-            self._refuse(run, key, wanted, f"the cluster does not serve {key.kind} ({key.api_version})")
+            self._refuse(execution, key, wanted, f"the cluster does not serve {key.kind} ({key.api_version})")
         except WaitsFor as error:
-            self._refuse(run, key, wanted, error.message, error.cause)
+            self._refuse(execution, key, wanted, error.message, error.cause)
         except Permanent as error:
-            self._refuse(run, key, wanted, error.message)
+            self._refuse(execution, key, wanted, error.message)
         except KubeError as error:
-            run.transient.append(error)
+            execution.transient.append(error)
 
-    def _refuse(self, run: Run, key: ObjectKey, wanted: bytes, message: str, cause: ObjectKey | None = None) -> None:
-        record = self._store.record(run.pool, key)
-        known = run.memory.refused.get(key)
+    def _refuse(
+        self, execution: Execution, key: ObjectKey, wanted: bytes, message: str, cause: ObjectKey | None = None
+    ) -> None:
+        record = self._store.record(execution.pool, key)
+        known = execution.memory.refused.get(key)
         again = known is not None and known.failure.message == message
         if not again:
-            log.warning("%s was refused: %s", key, message, extra=extra(run.pool))
+            log.warning("%s was refused: %s", key, message, extra=log_fields(execution.pool))
         tries = known.tries + 1 if known is not None and again else 1
         delay = min(_MAX_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
-        run.memory.refused[key] = Refused(
+        execution.memory.refused[key] = Refused(
             wanted=wanted,
             shape=record.shape if record is not None else None,
             failure=ApplyFailure(key=key, message=message),
-            retry_at=time.monotonic() + delay * run.memory.haste,
+            retry_at=time.monotonic() + delay * execution.memory.jitter,
             tries=tries,
             cause=cause,
         )
 
-    async def _apply(self, run: Run, apply: Apply) -> None:
+    async def _apply(self, execution: Execution, apply: Apply, scale: Scale | None) -> None:
         key, wanted = ObjectKey.of(apply.manifest), digest(apply.manifest)
-        if self._stands_refused(run, key, wanted):
+        if self._stands_refused(execution, key, wanted):
             return
-        record = self._store.record(run.pool, key)
+        record = self._store.record(execution.pool, key)
         if record is not None and record.deleting:
             return  # when it is gone, that is an event, and the next cycle makes it anew
         if key.kind == "StatefulSet":
-            await self._sets.apply(run, apply, key, wanted)
-        elif not run.is_settled(self._store, key, wanted):
-            priority = Priority.URGENT if key.kind in _RANK else Priority.NORMAL
-            run.applied(await self._writer.send(run.pool, apply.manifest, names.FIELD_MANAGER, priority), wanted)
-        if run.memory.refused.pop(key, None) is not None:
-            log.info("%s is no longer refused", key, extra=extra(run.pool))
+            await self._sets.apply(execution, apply, scale, wanted)
+        elif not execution.is_settled(self._store, key, wanted):
+            priority = Priority.URGENT if self._store.kinds.of(key).urgent else Priority.NORMAL
+            answer = await self._writer.send(execution.pool, apply.manifest, names.FIELD_MANAGER, priority, apply.why)
+            execution.applied(answer, wanted)
+        if execution.memory.refused.pop(key, None) is not None:
+            log.info("%s is no longer refused", key, extra=log_fields(execution.pool))
 
-    def _stands_refused(self, run: Run, key: ObjectKey, wanted: bytes) -> bool:
-        refused = run.memory.refused.get(key)
+    def _stands_refused(self, execution: Execution, key: ObjectKey, wanted: bytes) -> bool:
+        refused = execution.memory.refused.get(key)
         if refused is None or refused.wanted != wanted:
             return False
-        record = self._store.record(run.pool, key)
+        record = self._store.record(execution.pool, key)
         if refused.shape != (record.shape if record is not None else None):
             return False
         if refused.cause is not None:
-            return refused.cause in run.memory.refused
+            return refused.cause in execution.memory.refused
         if time.monotonic() + _RETRY_SLACK_SECONDS < refused.retry_at:
             return True
         if self._retries.take():
             return False
-        refused.retry_at = time.monotonic() + _MAX_RETRY_SECONDS * run.memory.haste
+        refused.retry_at = time.monotonic() + _MAX_RETRY_SECONDS * execution.memory.jitter
         return True
 
-    # -- deletions -------------------------------------------------------------------------------------------------
+    # -- labels and deletions --------------------------------------------------------------------------------------
 
-    async def _delete(self, run: Run, prune: Prune) -> None:
-        record = self._store.record(run.pool, prune.key)
-        if record is not None and record.uid == prune.uid and record.deleting:
+    async def _label(self, execution: Execution, label: SetLabel) -> None:
+        """By merge patch: other labels, whoever set them, are neither sent nor owned."""
+        record = self._store.record(execution.pool, label.key)
+        if record is not None and record.uid == label.uid:
+            labels = record.manifest()["metadata"].get("labels") or {}
+            if record.deleting or labels.get(label.label) == label.value:
+                return
+        self._writer.check()
+        try:
+            answer = await self._kube.label(
+                label.key, uid=label.uid, labels={label.label: label.value}, manager=names.LABEL_FIELD_MANAGER
+            )
+        except NotFound:
+            self._store.remove(execution.pool, label.key, label.uid)
+        except Conflict:
+            log.debug("%s is another object by now; not labelled", label.key, extra=log_fields(execution.pool))
+        else:
+            self._store.upsert(answer, notify=False)
+            change = f"{label.label} removed" if label.value is None else f"{label.label}={label.value}"
+            log.info("%s: label %s: %s", label.key, change, label.why, extra=log_fields(execution.pool))
+
+    async def _delete(self, execution: Execution, delete: Delete) -> None:
+        record = self._store.record(execution.pool, delete.key)
+        if record is not None and record.uid == delete.uid and record.deleting:
             return
         self._writer.check()
         try:
-            await self._kube.delete(prune.key, uid=prune.uid)
+            await self._kube.delete(delete.key, uid=delete.uid)
         except NotFound:
-            self._store.remove(run.pool, prune.key, prune.uid)
+            self._store.remove(execution.pool, delete.key, delete.uid)
         except Conflict:
-            log.debug("%s is another object by now; not deleted", prune.key, extra=extra(run.pool))
+            log.debug("%s is another object by now; not deleted", delete.key, extra=log_fields(execution.pool))
         else:
-            log.info("%s deleted", prune.key, extra=extra(run.pool))
+            log.info("%s deleted: %s", delete.key, delete.why, extra=log_fields(execution.pool))

@@ -16,12 +16,12 @@ from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
-from reasoningpool.planning.types import Apply
-from reasoningpool.reconcile.apply.execution import Run
-from reasoningpool.reconcile.apply.writer import Writer, controller_uid, extra
-from reasoningpool.reconcile.memory import Begun
+from reasoningpool.planning.actions import Apply, Scale
+from reasoningpool.reconcile.apply.execution import Execution
+from reasoningpool.reconcile.apply.writer import Writer, controller_uid
+from reasoningpool.reconcile.memory import Begun, Scaled
 from reasoningpool.reconcile.ownership import disentangled
-from reasoningpool.reconcile.store import Record, Store
+from reasoningpool.reconcile.store import Record, Store, log_fields
 
 log = logging.getLogger(__name__)
 
@@ -46,54 +46,64 @@ class StatefulSets:
         self._writer = writer
         self._gone_timeout = gone_timeout
 
-    async def apply(self, run: Run, apply: Apply, key: ObjectKey, wanted: bytes) -> None:
-        """Bring one StatefulSet to what is wanted; what can wait for other pools' engines goes into `run.late`."""
-        record = self._store.record(run.pool, key)
+    async def apply(self, execution: Execution, apply: Apply, scale: Scale | None, wanted: bytes) -> None:
+        """Bring one StatefulSet to what is wanted, its number of replicas too unless `scale` is None.
+
+        What can wait for other pools' engines goes into `execution.deferred`.
+        """
+        key = ObjectKey.of(apply.manifest)
+        record = self._store.record(execution.pool, key)
         if record is None:
-            await self._make(run, apply, key, wanted)
+            await self._make(execution, apply, scale, key, wanted)
             return
-        if record.entangled and run.memory.begun.get(key) != Begun(record.uid, wanted):
-            await self._disentangle(run, key, record)
+        if record.entangled and execution.memory.begun.get(key) != Begun(record.uid, wanted):
+            await self._disentangle(execution, key, record)
         refusal: Permanent | None = None
-        if not run.is_settled(self._store, key, wanted):
+        if not execution.is_settled(self._store, key, wanted):
             try:
-                await self._apply_main(run, apply, wanted, Priority.URGENT)
+                await self._apply_main(execution, apply, wanted, Priority.URGENT)
             except Permanent as error:
                 if error.immutable and apply.orphan_on_immutable:
-                    await self._replace(run, apply, key, wanted)
+                    await self._replace(execution, apply, scale, key, wanted)
                     return
                 refusal = error
-        if apply.replicas is not None:
-            await self._scale(run, key, apply.replicas, Priority.URGENT)
+        if scale is not None:
+            await self.scale(execution, scale, Priority.URGENT)
         if refusal is not None:
             raise refusal
 
-    async def _apply_main(self, run: Run, apply: Apply, wanted: bytes, priority: Priority) -> None:
-        answer = await self._writer.send(run.pool, apply.manifest, names.FIELD_MANAGER, priority)
-        run.applied(answer, wanted)
+    async def _apply_main(self, execution: Execution, apply: Apply, wanted: bytes, priority: Priority) -> None:
+        answer = await self._writer.send(execution.pool, apply.manifest, names.FIELD_MANAGER, priority, apply.why)
+        execution.applied(answer, wanted)
 
     # -- creation --------------------------------------------------------------------------------------------------
 
-    async def _make(self, run: Run, apply: Apply, key: ObjectKey, wanted: bytes) -> None:
-        if key in run.memory.applied:
+    async def _make(
+        self, execution: Execution, apply: Apply, scale: Scale | None, key: ObjectKey, wanted: bytes
+    ) -> None:
+        if key in execution.memory.applied:
             # Gone, or without its labels. In the latter case planning must see its pod template before we apply.
             live = await self._writer.find(apply.manifest)
             if live is not None:
-                log.info("%s has lost its labels; they are put back", key, extra=extra(run.pool))
-                self._store.upsert(live, pool=run.pool)
+                log.info("%s has lost its labels; they are put back", key, extra=log_fields(execution.pool))
+                self._store.upsert(live, pool=execution.pool)
                 return
-            del run.memory.applied[key]
-        self._need_account(run, apply.manifest)
-        await self._create(run, apply, key, wanted, self._replicas_to_create(run, apply, apply.replicas))
+            del execution.memory.applied[key]
+        self._need_account(execution, apply.manifest)
+        wished = None if scale is None else scale.replicas
+        number = self._replicas_to_create(execution, apply, wished)
+        await self._create(execution, apply, key, wanted, number)
 
-    def _need_account(self, run: Run, manifest: Manifest) -> None:
+    def _need_account(self, execution: Execution, manifest: Manifest) -> None:
         """Without an account of the pool's own no pods: they would run under somebody else's of that name."""
         account = manifest["spec"]["template"]["spec"].get("serviceAccountName")
-        for key in run.memory.refused:
+        for key in execution.memory.refused:
             if key.kind == "ServiceAccount" and key.name == account:
                 raise WaitsFor(key)
 
-    async def _create(self, run: Run, apply: Apply, key: ObjectKey, wanted: bytes, number: int | None) -> None:
+    async def _create(
+        self, execution: Execution, apply: Apply, key: ObjectKey, wanted: bytes, number: int | None
+    ) -> None:
         """Make it with the right number from the first moment, and end with `replicas` under the scale manager.
 
         1 is the API's own default, so the main manager can create with it. Any other number must be in the
@@ -102,23 +112,24 @@ class StatefulSets:
         between, the next process disentangles the two.
         """
         if number is None or number == 1:
-            await self._apply_main(run, apply, wanted, Priority.URGENT)
+            await self._apply_main(execution, apply, wanted, Priority.URGENT)
         else:
             whole = {**apply.manifest, "spec": {**apply.manifest["spec"], "replicas": number}}
-            answer = await self._writer.send(run.pool, whole, names.SCALE_FIELD_MANAGER, Priority.URGENT)
-            run.memory.begun[key] = Begun(answer["metadata"]["uid"], wanted)
-        log.info("%s created", key, extra=extra(run.pool))
+            answer = await self._writer.send(
+                execution.pool, whole, names.SCALE_FIELD_MANAGER, Priority.URGENT, apply.why
+            )
+            execution.memory.begun[key] = Begun(answer["metadata"]["uid"], wanted)
         if number is not None:
-            run.late.append((key, partial(self._complete, run, apply, key, wanted, number)))
+            execution.deferred.append((key, partial(self._complete, execution, apply, key, wanted, number)))
 
-    async def _complete(self, run: Run, apply: Apply, key: ObjectKey, wanted: bytes, number: int) -> None:
+    async def _complete(self, execution: Execution, apply: Apply, key: ObjectKey, wanted: bytes, number: int) -> None:
         """The second half of a creation; it completes ownership."""
         if number != 1:
-            await self._apply_main(run, apply, wanted, Priority.NORMAL)
-        await self._scale(run, key, number, Priority.NORMAL)
-        run.memory.begun.pop(key, None)
+            await self._apply_main(execution, apply, wanted, Priority.NORMAL)
+        await self._scale(execution, key, number, "completes its creation", Priority.NORMAL)
+        execution.memory.begun.pop(key, None)
 
-    async def _disentangle(self, run: Run, key: ObjectKey, record: Record) -> None:
+    async def _disentangle(self, execution: Execution, key: ObjectKey, record: Record) -> None:
         """End a creation that another process began: nothing but the number stays with the scale manager.
 
         Before anything is applied: what the pool no longer asks for would stay, being the scale manager's too.
@@ -129,26 +140,31 @@ class StatefulSets:
 
         live = await self._writer.own(key, fields)
         if live is not None:
-            log.info("%s: its creation was cut short; completing it", key, extra=extra(run.pool))
+            log.info("%s: its creation was cut short; completing it", key, extra=log_fields(execution.pool))
             self._store.upsert(live, notify=False)
 
-    def _replicas_to_create(self, run: Run, apply: Apply, wished: int | None) -> int | None:
+    def _replicas_to_create(self, execution: Execution, apply: Apply, wished: int | None) -> int | None:
         """The number to create a StatefulSet with: never fewer than the pods that wait to be adopted.
 
         Pods without a controller are what an earlier replacement left behind when the operator died after the
         deletion. A smaller number would kill the topmost of them; if fewer are wanted, the next cycle scales
         down in order.
         """
-        waiting = orphaned_replicas(apply.manifest, self._store.pods(run.pool))
+        waiting = orphaned_replicas(apply.manifest, self._store.pods(execution.pool))
         return wished if waiting == 0 else max(waiting, wished or 0)
 
     # -- the number ------------------------------------------------------------------------------------------------
 
-    async def _scale(self, run: Run, key: ObjectKey, number: int, priority: Priority) -> None:
-        record, done = self._store.record(run.pool, key), run.memory.applied.get(key)
+    async def scale(self, execution: Execution, scale: Scale, priority: Priority) -> None:
+        """Apply the number of replicas to a StatefulSet that exists."""
+        await self._scale(execution, scale.key, scale.replicas, scale.why, priority)
+
+    async def _scale(self, execution: Execution, key: ObjectKey, number: int, why: str, priority: Priority) -> None:
+        record = self._store.record(execution.pool, key)
         if record is None:
             return
-        if done is not None and done.uid == record.uid and done.replicas == number == record.replicas:
+        settled = Scaled(record.uid, number)
+        if execution.memory.scaled.get(key) == settled and record.replicas == number:
             return
         self._writer.check()
         answer = await self._kube.apply(
@@ -163,25 +179,38 @@ class StatefulSets:
             priority=priority,
         )
         if record.replicas != number:
-            log.info("%s scaled from %s to %d replicas", key, record.replicas, number, extra=extra(run.pool))
+            log.info(
+                "%s scaled from %s to %d replicas: %s",
+                key,
+                record.replicas,
+                number,
+                why,
+                extra=log_fields(execution.pool),
+            )
         self._store.upsert(answer, notify=False)
-        if done is not None:
-            done.replicas = number
+        execution.memory.scaled[key] = settled
 
     # -- replacement -----------------------------------------------------------------------------------------------
 
-    async def _replace(self, run: Run, apply: Apply, key: ObjectKey, wanted: bytes) -> None:
+    async def _replace(
+        self, execution: Execution, apply: Apply, scale: Scale | None, key: ObjectKey, wanted: bytes
+    ) -> None:
         """Replace the StatefulSet under its pods, which keep running and are adopted by the new one."""
         live = await self._kube.get(key)
         uid, number = live["metadata"]["uid"], live["spec"].get("replicas", 1)
-        log.info("%s: an immutable field changes; replacing it under its pods", key, extra=extra(run.pool))
+        log.info(
+            "%s: an immutable field changes; replacing it under its pods (%s)",
+            key,
+            apply.why,
+            extra=log_fields(execution.pool),
+        )
         self._writer.check()
         await self._kube.delete(key, uid=uid, propagation="Orphan", priority=Priority.URGENT)
         await self._wait_until_gone(key, uid)
-        self._store.remove(run.pool, key, uid)
-        run.memory.applied.pop(key, None)
-        wished = number if apply.replicas is None else apply.replicas
-        await self._create(run, apply, key, wanted, self._replicas_to_create(run, apply, wished))
+        self._store.remove(execution.pool, key, uid)
+        execution.memory.applied.pop(key, None)
+        wished = number if scale is None else scale.replicas
+        await self._create(execution, apply, key, wanted, self._replicas_to_create(execution, apply, wished))
 
     async def _wait_until_gone(self, key: ObjectKey, uid: str) -> None:
         deadline = time.monotonic() + self._gone_timeout

@@ -18,12 +18,10 @@ from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
 from reasoningpool.objects import Manifest, ObjectKey
 from reasoningpool.reconcile.ownership import taken_over
-from reasoningpool.reconcile.store import PoolName, Store
+from reasoningpool.reconcile.shape import shape
+from reasoningpool.reconcile.store import PoolName, Store, log_fields
 
 log = logging.getLogger(__name__)
-
-# Kinds with so little in them that an apply to somebody else's object may meet no conflict.
-_SAY_LITTLE: Final = frozenset({"ServiceAccount", "PodDisruptionBudget"})
 
 _TRIES_TO_OWN: Final = 5
 
@@ -49,15 +47,18 @@ class Writer:
         if not self._may_write():
             raise NotLeading
 
-    async def send(self, pool: PoolName, manifest: Manifest, manager: str, priority: Priority) -> Manifest:
+    async def send(self, pool: PoolName, manifest: Manifest, manager: str, priority: Priority, why: str) -> Manifest:
         """Apply a whole manifest; answers the object as it is now. The store knows it then.
+
+        What the apply has changed is logged with its reason, `why`.
 
         Raises `Rediscovered` for a StatefulSet that has to be planned anew, by its live pod template.
         """
         key = ObjectKey.of(manifest)
         # Of an object that we have not seen, we do not take fields by force: it may be somebody else's.
-        known = self._store.record(pool, key) is not None
-        if not known and key.kind in _SAY_LITTLE:
+        record = self._store.record(pool, key)
+        known = record is not None
+        if not known and self._store.kinds.of(key).sparse:
             await self.find(manifest)
         self.check()
         try:
@@ -74,6 +75,8 @@ class Writer:
                 await self._rediscover(pool, manifest, error)
             await self._take_over(manifest, error)
             answer = await self._kube.apply(manifest, manager=manager, priority=priority)
+        if record is None or shape(answer) != record.shape:
+            log.info("%s %s: %s", key, "created" if record is None else "changed", why, extra=log_fields(pool))
         self._store.upsert(answer, notify=False)
         return answer
 
@@ -93,7 +96,7 @@ class Writer:
         live = await self.find(manifest)
         if live is None:
             raise error
-        log.info("%s has lost its labels; they are put back", ObjectKey.of(live), extra=extra(pool))
+        log.info("%s has lost its labels; they are put back", ObjectKey.of(live), extra=log_fields(pool))
         is_set = manifest["kind"] == "StatefulSet"
         self._store.upsert(live, notify=is_set, pool=pool)
         if is_set:
@@ -155,8 +158,3 @@ def controller_uid(manifest: Manifest) -> str | None:
     """Uid of the object that controls this one."""
     references: list[dict[str, Any]] = manifest["metadata"].get("ownerReferences") or []
     return next((str(owner["uid"]) for owner in references if owner.get("controller")), None)
-
-
-def extra(pool: PoolName) -> dict[str, str]:
-    """What log lines say of a pool."""
-    return {"pool_namespace": pool.namespace, "pool": pool.name}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reasoningpool.planning.verification.kv_pools import KVPool, Reading, ReadingProblem, ReadingWanted
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolReport, KVPoolRequest
 from reasoningpool.reconcile.store import PoolName
 
 log = logging.getLogger(__name__)
@@ -19,25 +20,26 @@ AT_ONCE: Final = 32
 FIRST_RETRY_SECONDS: Final = 5.0
 MAX_RETRY_SECONDS: Final = 600.0
 
-Fetch = Callable[[str, int], Awaitable[Reading]]
+Fetch = Callable[[str, int], Awaitable[KVPoolReport]]
 
 
 @dataclass(slots=True)
-class _Replica:
+class _Engine:
+    """One start of an engine, and the task that reads it."""
+
     task: asyncio.Task[None]
-    reading: Reading | None = None
+    report: KVPoolReport | None = None
 
 
-class Readings:
-    """What is known of the engines' KV pools. Without `fetch` nothing is ever read.
+class KVPoolReader:
+    """Reads beside the cycles: an engine may take seconds to answer. `on_news` is told the pool of each new report."""
 
-    `on_news` is told the pool of each reading that differs from the one before. All of it may be lost at any time.
-    """
+    kind: Final = KVPoolRequest
 
     def __init__(
         self,
-        fetch: Fetch | None = None,
-        on_news: Callable[[PoolName], None] = lambda _pool: None,
+        fetch: Fetch,
+        on_news: Callable[[PoolName], None],
         *,
         at_once: int = AT_ONCE,
         first_retry: float = FIRST_RETRY_SECONDS,
@@ -46,26 +48,34 @@ class Readings:
         self._on_news = on_news
         self._slots = asyncio.Semaphore(at_once)
         self._first_retry = first_retry
-        self._pools: dict[PoolName, dict[str, _Replica]] = {}
+        self._pools: dict[PoolName, dict[str, _Engine]] = {}
 
-    def want(self, pool: PoolName, wanted: Iterable[ReadingWanted]) -> None:
-        """These engines of the pool are to be read, and no others; returns at once."""
-        if self._fetch is None:
-            return
-        now = {item.key: item for item in wanted}
-        replicas = self._pools.pop(pool, {})
-        for key in replicas.keys() - now.keys():
-            replicas.pop(key).task.cancel()
-        for key in now.keys() - replicas.keys():
-            task = asyncio.create_task(self._read(pool, now[key]), name=f"read KV pool of {pool.namespace}/{pool.name}")
-            replicas[key] = _Replica(task)
-        if replicas:
-            self._pools[pool] = replicas
+    def want(self, pool: PoolName, requests: tuple[KVPoolRequest, ...]) -> None:
+        """Begin to read engines that are new, and give up on those that are not asked for any more."""
+        wanted = {request.subject: request for request in requests}
+        engines = self._pools.pop(pool, {})
+        for subject in engines.keys() - wanted.keys():
+            engines.pop(subject).task.cancel()
+        for subject in wanted.keys() - engines.keys():
+            reading = self._read(pool, wanted[subject])
+            engines[subject] = _Engine(
+                asyncio.create_task(reading, name=f"read KV pool of {pool.namespace}/{pool.name}")
+            )
+        if engines:
+            self._pools[pool] = engines
 
-    def known(self, pool: PoolName) -> Mapping[str, Reading]:
-        """What has been read of the pool's engines, by key."""
-        replicas = self._pools.get(pool, {})
-        return {key: replica.reading for key, replica in replicas.items() if replica.reading is not None}
+    async def read(self, _pool: PoolName) -> bool:
+        """Nothing within a cycle."""
+        return False
+
+    def known(self, pool: PoolName) -> Mapping[str, KVPoolReport]:
+        """What the pool's engines have reported, by start of the engine."""
+        engines = self._pools.get(pool, {})
+        return {subject: engine.report for subject, engine in engines.items() if engine.report is not None}
+
+    def due_in(self, _pool: PoolName) -> float:
+        """Nothing within a cycle."""
+        return math.inf
 
     def forget(self, pool: PoolName) -> None:
         """The pool is gone."""
@@ -73,37 +83,35 @@ class Readings:
 
     async def stop(self) -> None:
         """End all reading."""
-        tasks = [replica.task for replicas in self._pools.values() for replica in replicas.values()]
+        tasks = [engine.task for engines in self._pools.values() for engine in engines.values()]
         self._pools.clear()
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=5)
 
-    async def _read(self, pool: PoolName, item: ReadingWanted) -> None:
-        assert self._fetch is not None  # `want` starts no task without it
+    async def _read(self, pool: PoolName, request: KVPoolRequest) -> None:
         delay = self._first_retry
         while True:
             async with self._slots:
-                reading = await self._once(item)
-            self._take(pool, item.key, reading)
-            if isinstance(reading, KVPool):
+                report = await self._once(request)
+            self._take(pool, request.subject, report)
+            if isinstance(report, KVPool):
                 return
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(delay * 2, MAX_RETRY_SECONDS)
 
-    async def _once(self, item: ReadingWanted) -> Reading:
-        assert self._fetch is not None
+    async def _once(self, request: KVPoolRequest) -> KVPoolReport:
         try:
-            return await self._fetch(item.address, item.port)
+            return await self._fetch(request.address, request.port)
         except Exception:  # a fault of ours must not end the trying
-            log.exception("reading the KV pool at %s failed unexpectedly", item.address)
-            return ReadingProblem.BAD_ANSWER
+            log.exception("reading the KV pool at %s failed unexpectedly", request.address)
+            return KVPoolProblem.BAD_ANSWER
 
-    def _take(self, pool: PoolName, key: str, reading: Reading) -> None:
-        replica = self._pools.get(pool, {}).get(key)
-        if replica is None or replica.reading == reading:
+    def _take(self, pool: PoolName, subject: str, report: KVPoolReport) -> None:
+        engine = self._pools.get(pool, {}).get(subject)
+        if engine is None or engine.report == report:
             return
-        replica.reading = reading
-        log.debug("KV pool of %s: %s", key, reading, extra={"pool_namespace": pool.namespace, "pool": pool.name})
+        engine.report = report
+        log.debug("KV pool of %s: %s", subject, report, extra={"pool_namespace": pool.namespace, "pool": pool.name})
         self._on_news(pool)

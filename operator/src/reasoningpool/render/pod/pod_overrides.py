@@ -7,11 +7,12 @@ parts out, so that it never fails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding, error
 from reasoningpool.api.pod_overrides import ContainerOverride, PodOverrides, ProbeOverride
+from reasoningpool.render.pod.doubts import override_warning
 from reasoningpool.render.pod.environment import secret_variables
 from reasoningpool.render.pod.security import container_security
 from reasoningpool.render.pod.volumes import OWN_NAMES
@@ -21,62 +22,54 @@ from reasoningpool.resolution.types import EffectiveTier
 _PROTECTED: Final = frozenset({names.LABEL_MANAGED_BY})
 
 
-@dataclass(frozen=True, slots=True)
-class OverrideProblem:
-    """An override that cannot be honoured: its path below podOverrides, and what to do instead."""
-
-    path: str
-    message: str
-
-
-def check_pod_overrides(overrides: PodOverrides) -> tuple[OverrideProblem, ...]:
-    """What in the overrides has to be refused."""
+def check_pod_overrides(overrides: PodOverrides) -> tuple[Finding, ...]:
+    """What in the overrides has to be refused; paths are those below podOverrides."""
     return tuple(
-        problem
+        finding
         for found in (_containers(overrides), _init_containers(overrides), _probes(overrides), _mounts(overrides))
-        for problem in found
+        for finding in found
     )
 
 
-def _containers(overrides: PodOverrides) -> Iterator[OverrideProblem]:
+def _containers(overrides: PodOverrides) -> Iterator[Finding]:
     for index, container in enumerate(overrides.containers or ()):
         path = f"containers[{index}]"
         if container.restart_policy is not None:
-            yield OverrideProblem(f"{path}.restartPolicy", "is for initContainers only, where it makes a sidecar")
+            yield error(f"{path}.restartPolicy", "is for initContainers only, where it makes a sidecar")
         if container.name != names.ENGINE_CONTAINER:
             if container.image is None:
-                yield OverrideProblem(f"{path}.image", f"is required for the added container {container.name!r}")
+                yield error(f"{path}.image", f"is required for the added container {container.name!r}")
             continue
         if container.command is not None:
-            yield OverrideProblem(
+            yield error(
                 f"{path}.command",
                 "the engine's command is fixed: it starts vllm serve with the derived limits",
             )
         if container.args is not None:
-            yield OverrideProblem(f"{path}.args", "the engine's arguments are derived: use engine.extraArgs for others")
+            yield error(f"{path}.args", "the engine's arguments are derived: use engine.extraArgs for others")
 
 
-def _init_containers(overrides: PodOverrides) -> Iterator[OverrideProblem]:
+def _init_containers(overrides: PodOverrides) -> Iterator[Finding]:
     others = {container.name for container in overrides.containers or ()} | {names.ENGINE_CONTAINER}
     for index, container in enumerate(overrides.init_containers or ()):
         path = f"initContainers[{index}]"
         if container.image is None:
-            yield OverrideProblem(f"{path}.image", f"is required for the init container {container.name!r}")
+            yield error(f"{path}.image", f"is required for the init container {container.name!r}")
         if container.name in others:
-            yield OverrideProblem(f"{path}.name", f"{container.name!r} is the name of another container of the pod")
+            yield error(f"{path}.name", f"{container.name!r} is the name of another container of the pod")
 
 
-def _probes(overrides: PodOverrides) -> Iterator[OverrideProblem]:
+def _probes(overrides: PodOverrides) -> Iterator[Finding]:
     stated: dict[str, ProbeOverride | None] = {
         "startupProbe": overrides.startup_probe,
         "livenessProbe": overrides.liveness_probe,
     }
     for name, probe in stated.items():
         if probe is not None and (probe.success_threshold or 1) != 1:
-            yield OverrideProblem(f"{name}.successThreshold", "must be 1: only the readiness probe may have more")
+            yield error(f"{name}.successThreshold", "must be 1: only the readiness probe may have more")
 
 
-def _mounts(overrides: PodOverrides) -> Iterator[OverrideProblem]:
+def _mounts(overrides: PodOverrides) -> Iterator[Finding]:
     volumes = {volume.name for volume in overrides.volumes or ()} | OWN_NAMES
     named = (("initContainers", overrides.init_containers), ("containers", overrides.containers))
     for field, containers in named:
@@ -84,29 +77,35 @@ def _mounts(overrides: PodOverrides) -> Iterator[OverrideProblem]:
             for number, mount in enumerate(container.volume_mounts or ()):
                 path = f"{field}[{index}].volumeMounts[{number}]"
                 if mount.name not in volumes:
-                    yield OverrideProblem(f"{path}.name", f"there is no volume {mount.name!r}: add it to volumes")
+                    yield error(f"{path}.name", f"there is no volume {mount.name!r}: add it to volumes")
                 if ".." in (mount.sub_path or "").split("/"):
-                    yield OverrideProblem(f"{path}.subPath", "must not contain '..'")
+                    yield error(f"{path}.subPath", "must not contain '..'")
 
 
-def override_warnings(tier: EffectiveTier) -> list[str]:
+def override_warnings(tier: EffectiveTier) -> tuple[Finding, ...]:
     """Overrides of the engine's environment that have no effect."""
     secrets = secret_variables(tier)
     fields = {"VLLM_API_KEY": "engine.apiKeySecretRef", "HF_TOKEN": "model.source.huggingFace.tokenSecretRef"}
-    return [
-        f"podOverrides.containers[engine].env: {variable.name} comes from {fields[variable.name]} and stays as it is"
+    return tuple(
+        override_warning(
+            tier,
+            "containers",
+            f"podOverrides.containers[engine].env: {variable.name} comes from {fields[variable.name]} and stays as it"
+            " is",
+        )
         for container in (tier.overrides.containers if tier.overrides else None) or ()
         if container.name == names.ENGINE_CONTAINER
         for variable in container.env or ()
         if variable.name in secrets
-    ]
+    )
 
 
 def merge_metadata(
-    labels: Mapping[str, str], annotations: Mapping[str, str], overrides: PodOverrides
-) -> tuple[dict[str, Any], list[str]]:
+    tier: EffectiveTier, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Finding]]:
     """The pod's labels and annotations with the user's added; those that selectors rely on stay ours."""
-    warnings: list[str] = []
+    overrides = tier.overrides or PodOverrides()
+    warnings: list[Finding] = []
     merged: dict[str, Any] = {}
     for field, own, stated in (
         ("labels", labels, overrides.labels or {}),
@@ -114,7 +113,11 @@ def merge_metadata(
     ):
         kept = {key: value for key, value in stated.items() if not _is_protected(key)}
         warnings += [
-            f"podOverrides.{field}: {key} is the operator's own and cannot be overridden (LabelIgnored)"
+            override_warning(
+                tier,
+                field,
+                f"podOverrides.{field}: {key} is the operator's own and cannot be overridden (LabelIgnored)",
+            )
             for key in sorted(stated.keys() - kept.keys())
         ]
         merged[field] = dict(sorted({**own, **kept}.items()))

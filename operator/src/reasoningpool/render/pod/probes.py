@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.pod_overrides import ProbeOverride
+from reasoningpool.render.pod.doubts import override_warning
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
@@ -24,11 +26,11 @@ _KILL_SECONDS: Final = 30
 Probe = dict[str, Any]
 
 
-def probes(tier: EffectiveTier, plan: SizingPlan, pre_stop_seconds: int) -> tuple[dict[str, Probe], list[str]]:
+def probes(tier: EffectiveTier, plan: SizingPlan, pre_stop_seconds: int) -> tuple[dict[str, Probe], list[Finding]]:
     """The three probes by field name, and warnings about overrides."""
     overrides = tier.overrides
     startup, startup_warnings = _startup(tier, plan, overrides.startup_probe if overrides else None)
-    liveness, liveness_warnings = _liveness(overrides.liveness_probe if overrides else None)
+    liveness, liveness_warnings = _liveness(tier, overrides.liveness_probe if overrides else None)
     for probe in (startup, liveness):
         probe["terminationGracePeriodSeconds"] = pre_stop_seconds + _KILL_SECONDS
     readiness = _merge(_probe(period=5, timeout=5, failures=3), overrides.readiness_probe if overrides else None)
@@ -38,7 +40,7 @@ def probes(tier: EffectiveTier, plan: SizingPlan, pre_stop_seconds: int) -> tupl
     )
 
 
-def _startup(tier: EffectiveTier, plan: SizingPlan, override: ProbeOverride | None) -> tuple[Probe, list[str]]:
+def _startup(tier: EffectiveTier, plan: SizingPlan, override: ProbeOverride | None) -> tuple[Probe, list[Finding]]:
     """The engine may load for the whole start-up budget, whatever the period."""
     budget = tier.engine.startup_timeout_seconds or plan.startup_budget_seconds
     period = (override.period_seconds if override else None) or _STARTUP_PERIOD
@@ -46,20 +48,20 @@ def _startup(tier: EffectiveTier, plan: SizingPlan, override: ProbeOverride | No
     granted = probe["periodSeconds"] * probe["failureThreshold"]
     if granted >= budget:
         return probe, []
-    warning = f"podOverrides.startupProbe: allows {granted} s, but loading may take {budget} s (AggressiveStartup)"
-    return probe, [warning]
+    message = f"podOverrides.startupProbe: allows {granted} s, but loading may take {budget} s (AggressiveStartup)"
+    return probe, [override_warning(tier, "startupProbe", message)]
 
 
-def _liveness(override: ProbeOverride | None) -> tuple[Probe, list[str]]:
+def _liveness(tier: EffectiveTier, override: ProbeOverride | None) -> tuple[Probe, list[Finding]]:
     probe = _merge(_probe(period=10, timeout=10, failures=6), override)
     tolerated = probe["periodSeconds"] * probe["failureThreshold"]
     if tolerated >= PATIENCE_SECONDS:
         return probe, []
-    warning = (
+    message = (
         f"podOverrides.livenessProbe: restarts the engine after {tolerated} s without an answer (AggressiveLiveness):"
         f" a restart reloads the model; allow {PATIENCE_SECONDS} s or more"
     )
-    return probe, [warning]
+    return probe, [override_warning(tier, "livenessProbe", message)]
 
 
 def _probe(*, period: int, timeout: int, failures: int) -> Probe:

@@ -23,8 +23,10 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.pod_overrides import ResourceRequirements
 from reasoningpool.api.scalars import amount, parse_quantity
+from reasoningpool.render.pod.doubts import override_warning
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
@@ -37,7 +39,7 @@ _SHM_PARALLEL: Final = 4 * GIB
 Resources = dict[str, dict[str, str]]
 
 
-def shared_memory_bytes(tier: EffectiveTier) -> tuple[int, str | None]:
+def shared_memory_bytes(tier: EffectiveTier) -> tuple[int, Finding | None]:
     """Size of /dev/shm, and a warning where a stated size had to be raised."""
     ranks = tier.accelerator.per_replica
     base = _SHM_SINGLE if ranks == 1 else max(_SHM_PARALLEL, GIB * ranks)
@@ -48,10 +50,11 @@ def shared_memory_bytes(tier: EffectiveTier) -> tuple[int, str | None]:
     size = parse_quantity(stated)
     if offload and size < offload + _SHM_SINGLE:
         raised = offload + _SHM_SINGLE
-        return raised, (
+        message = (
             f"podOverrides.sharedMemory: {stated} cannot hold the offloaded KV cache of kvOffload.cpuMemory"
             f" and 1Gi for the engine; raised to {quantity(raised)}"
         )
+        return raised, override_warning(tier, "sharedMemory", message)
     return size, None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.api.pod_overrides import ContainerOverride, PodOverrides
 from reasoningpool.render.metadata import PoolIdentity, tier_labels
 from reasoningpool.render.pod.arguments import COMMAND, engine_arguments
@@ -21,7 +22,7 @@ from reasoningpool.render.workload.service_account import service_account_name
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
-Rendering = tuple[dict[str, Any], Storage, list[str]]
+Rendering = tuple[dict[str, Any], Storage, tuple[Finding, ...]]
 
 
 def pod_template(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, revision: str) -> Rendering:
@@ -35,7 +36,7 @@ def pod_template(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, revi
     store = storage(tier, size, (engine.volume_mounts if engine else None) or (), used)
     stop = shutdown(tier, plan)
     container, probe_warnings = _engine(tier, plan, engine, store, stop)
-    metadata, label_warnings = merge_metadata(_labels(pool, tier), _annotations(tier, revision), overrides)
+    metadata, label_warnings = merge_metadata(tier, _labels(pool, tier), _annotations(tier, revision))
     spec: dict[str, Any] = {
         "serviceAccountName": overrides.service_account_name or service_account_name(pool.name),
         "automountServiceAccountToken": bool(overrides.automount_service_account_token),
@@ -58,8 +59,8 @@ def pod_template(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, revi
         spec["runtimeClassName"] = overrides.runtime_class_name
     if overrides.priority_class_name is not None:
         spec["priorityClassName"] = overrides.priority_class_name
-    warnings = [*([shm_warning] if shm_warning else []), *stop.warnings, *probe_warnings, *label_warnings]
-    return {"metadata": metadata, "spec": spec}, store, [*warnings, *override_warnings(tier)]
+    warnings = (*([shm_warning] if shm_warning else []), *stop.warnings, *probe_warnings, *label_warnings)
+    return {"metadata": metadata, "spec": spec}, store, (*warnings, *override_warnings(tier))
 
 
 def split_containers(overrides: PodOverrides) -> tuple[ContainerOverride | None, list[ContainerOverride]]:
@@ -82,7 +83,7 @@ def _annotations(tier: EffectiveTier, revision: str) -> dict[str, str]:
 
 def _engine(
     tier: EffectiveTier, plan: SizingPlan, override: ContainerOverride | None, store: Storage, stop: Shutdown
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], list[Finding]]:
     """The engine's container; command and arguments are the operator's, the rest merges."""
     stated = override or ContainerOverride(name=names.ENGINE_CONTAINER)
     checks, warnings = probes(tier, plan, stop.pre_stop_seconds)

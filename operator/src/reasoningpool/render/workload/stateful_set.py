@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reasoningpool.api import names
+from reasoningpool.api.findings import Finding
 from reasoningpool.objects import Manifest
 from reasoningpool.render.metadata import PoolIdentity, object_meta, tier_labels
 from reasoningpool.render.pod.template import pod_template
@@ -14,7 +15,9 @@ from reasoningpool.rollout.revision import bookkeeping, run_revision
 from reasoningpool.sizing.types import SizingPlan
 
 
-def stateful_set(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, intent: str) -> tuple[Manifest, list[str]]:
+def stateful_set(
+    pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, intent: str
+) -> tuple[Manifest, tuple[Finding, ...]]:
     """The StatefulSet without replicas (those have a field manager of their own), and warnings."""
     template, store, warnings = pod_template(pool, tier, plan, run_revision(tier, plan))
     rolling: dict[str, Any] = {"partition": 0}
@@ -35,5 +38,7 @@ def stateful_set(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, inte
     if store.claim_templates:
         spec["volumeClaimTemplates"] = store.claim_templates
     name = names.child_name(pool.name, tier.name)
-    meta = object_meta(pool, name, tier_labels(pool, tier.name), bookkeeping(template, intent))
+    meta = object_meta(
+        pool, name, tier_labels(pool, tier.name), bookkeeping(template, intent, max_num_seqs=plan.max_num_seqs)
+    )
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}, warnings

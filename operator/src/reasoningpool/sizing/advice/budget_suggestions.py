@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reasoningpool.sizing.constants import LEAST_THINKING_TOKENS
 from reasoningpool.sizing.load.concurrency import largest
 from reasoningpool.sizing.types import Change, Effort, SizingInput
 
-# Less thinking is cut in the middle of a thought (field report U05), a shorter answer says little: none goes below.
-_LEAST_THINKING: Final = 1_024
-_LEAST_ANSWER: Final = 256
+_LEAST_ANSWER: Final = 256  # a shorter answer says little
 
 Fits = Callable[[SizingInput], bool]
 
@@ -64,7 +63,7 @@ def _shorter_prompt(effort: Effort, tokens: int) -> Effort:
 
 
 def _less_thinking(effort: Effort, length: int) -> Effort:
-    room = max(_LEAST_THINKING, length - effort.prompt_tokens - effort.answer_tokens)
+    room = max(LEAST_THINKING_TOKENS, length - effort.prompt_tokens - effort.answer_tokens)
     return replace(effort, thinking_tokens=min(effort.thinking_tokens, room))
 
 

@@ -10,7 +10,7 @@ from reasoningpool.sizing.advice.waste import block_size_advice
 from reasoningpool.sizing.frame import Frame
 from reasoningpool.sizing.memory import free_bytes
 from reasoningpool.sizing.solve import Shortfall, Solution
-from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, Step
+from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingWarning, Step
 from reasoningpool.sizing.units import counted, fit_figure, human_bytes, permille
 
 _LOW_HEADROOM_BYTES = c.GIB
@@ -171,35 +171,38 @@ def _limit_words(found: Solution) -> str:
             assert_never(found.limit)
 
 
-def solution_warnings(found: Solution) -> tuple[str, ...]:
+def solution_warnings(found: Solution) -> tuple[SizingWarning, ...]:
     """What a user should know though the plan stands."""
     return (*found.warnings, *_explicit_warnings(found), *_memory_warnings(found), *block_size_advice(found))
 
 
-def _explicit_warnings(found: Solution) -> Iterator[str]:
+def _explicit_warnings(found: Solution) -> Iterator[SizingWarning]:
     inputs, frame = found.frame.inputs, found.frame
     if inputs.max_num_seqs is not None and inputs.max_num_seqs > found.derived:
-        yield (
+        yield SizingWarning(
+            "max_num_seqs",
             f"maxNumSeqs {inputs.max_num_seqs:,} exceeds the derived {found.derived:,} ({found.derived_limit.value}); "
-            f"expect up to {100 * found.preempted_share:.0f} % of requests preempted at full load"
+            f"expect up to {100 * found.preempted_share:.0f} % of requests preempted at full load",
         )
     if inputs.max_model_len is None:
         return
     for effort in inputs.efforts:
         needs = effort.prompt_tokens + inputs.template_overhead_tokens + effort.output_tokens
         if needs > inputs.max_model_len:
-            yield (
+            yield SizingWarning(
+                "max_model_len",
                 f"maxModelLen {inputs.max_model_len:,} is below the {needs:,} tokens of effort {effort.name!r}: "
-                "its longest requests are cut or refused"
+                "its longest requests are cut or refused",
             )
     if inputs.max_model_len > frame.footprint:
-        yield (
+        yield SizingWarning(
+            "max_model_len",
             f"maxModelLen {inputs.max_model_len:,} exceeds the largest footprint of {frame.footprint:,} tokens: a "
-            "client that ignores the budgets can hold more than was planned for"
+            "client that ignores the budgets can hold more than was planned for",
         )
 
 
-def _memory_warnings(found: Solution) -> Iterator[str]:
+def _memory_warnings(found: Solution) -> Iterator[SizingWarning]:
     inputs, shares = found.frame.inputs, found.memory
     total = inputs.accelerator.memory_bytes
     if total is None:
@@ -207,15 +210,17 @@ def _memory_warnings(found: Solution) -> Iterator[str]:
     if inputs.kv_cache_memory_bytes is not None:
         needed = shares.beside_kv - shares.reserve + shares.pool
         if needed > free_bytes(total):
-            yield (
+            yield SizingWarning(
+                "kv_cache_memory_bytes",
                 f"the stated KV pool with weights, activation and graphs comes to about {gib(needed)} of "
-                f"{gib(free_bytes(total))}; the engine does not check this and may run out of memory"
+                f"{gib(free_bytes(total))}; the engine does not check this and may run out of memory",
             )
         return
     outside = total - shares.requested
     wanted = _LOW_HEADROOM_BYTES * (3 if found.sequences >= _MANY_SEQUENCES else 1)
     if outside < wanted:
-        yield (
+        yield SizingWarning(
+            "memory_utilization_permille",
             f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {gib(outside)} outside "
-            f"the engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}"
+            f"the engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}",
         )

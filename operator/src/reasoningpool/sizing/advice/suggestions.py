@@ -21,11 +21,9 @@ from reasoningpool.sizing.types import Change, KVCacheDType, SizingInput
 from reasoningpool.sizing.units import human_bytes
 from reasoningpool.sizing.validate import validate
 
-_FP8_FROM: Final = (8, 9)  # Ada; below it the engine's kernels refuse e4m3
 _MAX_RANKS: Final = 16
 _MIB: Final = 1 << 20
-_LEAST_PERCENT: Final = 10  # the resource takes no less
-_MOST_PERCENT: Final = 95
+_MOST_PERCENT: Final = 95  # the resource takes more, but then graph capture often runs out of memory
 _KEPT_SHARE: Final = 0.5  # a budget cut to less than this is further away than another GPU
 
 
@@ -118,7 +116,7 @@ def _explicit_limits(inputs: SizingInput) -> Iterator[Change]:
 
 def _fp8(inputs: SizingInput) -> Iterator[Change]:
     capability = inputs.accelerator.compute_capability
-    able = inputs.accelerator.memory_bytes is None or (capability is not None and capability >= _FP8_FROM)
+    able = inputs.accelerator.memory_bytes is None or (capability is not None and capability >= c.FP8_FROM_CAPABILITY)
     if able and is_16_bit(inputs.kv_cache_dtype):
         yield Change(
             text="set kvCacheDType to FP8 (halves the KV bytes per token)",
@@ -137,7 +135,7 @@ def _utilization(inputs: SizingInput) -> Iterator[Change]:
         return replace(inputs, memory_utilization_permille=10 * percent)
 
     highest = min(_MOST_PERCENT, 100 * free_bytes(total) // total)
-    lowest = max(_LEAST_PERCENT, min(stated + 1, c.DEFAULT_UTILIZATION_PERCENT, highest))
+    lowest = max(c.UTILIZATION_PERCENT_BOUNDS[0], min(stated + 1, c.DEFAULT_UTILIZATION_PERCENT, highest))
     percent = 1 + largest(lambda n: not fits(changed(n)), up_to=highest, at_least=lowest - 1)
     if percent <= highest:
         yield Change(text=f"set memoryUtilizationPercent to {percent}", inputs=changed(percent))

@@ -8,7 +8,7 @@ from typing import Final
 
 from reasoningpool.model.errors import SizingError
 from reasoningpool.sizing.solve import Solution, solve
-from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.types import SizingInput, SizingWarning
 
 _NOTABLE: Final = 0.1  # of what requests hold
 _WORTHWHILE: Final = 1.05  # times the sequences
@@ -23,7 +23,7 @@ def wasted_share(found: Solution) -> float:
     return found.load.paging.rounding / found.load.demand.mean
 
 
-def block_size_advice(found: Solution) -> Iterator[str]:
+def block_size_advice(found: Solution) -> Iterator[SizingWarning]:
     """A warning where blocks waste a notable part, with the size that would carry more, if there is one."""
     inputs, layout = found.frame.inputs, found.frame.layout
     share = wasted_share(found)
@@ -32,9 +32,10 @@ def block_size_advice(found: Solution) -> Iterator[str]:
     better = _better(inputs, found)
     if better is not None:
         size, sequences = better
-        yield (
+        yield SizingWarning(
+            "block_size",
             f"blocks of {layout.block_size:,} tokens leave {100 * share:.0f} % of what requests hold empty; "
-            f"blockSize {size} gives {sequences:,} sequences instead of {found.derived:,}"
+            f"blockSize {size} gives {sequences:,} sequences instead of {found.derived:,}",
         )
 
 

@@ -42,7 +42,7 @@ def base_block(geometry: Geometry, accelerator: AcceleratorFacts, dtype: KVEleme
         step = kernel_block(geometry, accelerator)
         if not step <= stated <= _MAX_BLOCK or stated % step:
             message = f"blockSize {stated} is not a multiple of {step} from {step} to {_MAX_BLOCK}"
-            raise SizingError(message, field="blockSize")
+            raise SizingError(message, attribute="block_size")
         return stated
     if accelerator.memory_bytes is None:
         return _DEFAULT if geometry.is_latent else _CPU_DEFAULT

@@ -222,10 +222,10 @@ def _check(geometry: Geometry, ranks: int, context_parallel: int, *, hybrid_mana
     """What vLLM refuses (`config/model.py`, `verify_with_parallel_config`)."""
     if context_parallel < 1 or ranks % context_parallel:
         message = f"decode context parallelism {context_parallel} does not divide the {ranks} tensor-parallel ranks"
-        raise SizingError(message, field="decodeContextParallelSize")
+        raise SizingError(message)
     if context_parallel > 1 and geometry.sliding_layers:
         message = "sliding-window layers cannot share tokens between ranks; set decode context parallelism to 1"
-        raise SizingError(message, field="decodeContextParallelSize")
+        raise SizingError(message)
     most = ranks // geometry.kv_heads
     per_head = geometry.num_attention_heads // geometry.kv_heads
     if context_parallel > 1 and not geometry.is_latent and (context_parallel > most or per_head % context_parallel):
@@ -233,10 +233,10 @@ def _check(geometry: Geometry, ranks: int, context_parallel: int, *, hybrid_mana
             f"decode context parallelism {context_parallel} needs ranks that repeat KV heads: at most "
             f"{max(1, most)} for {ranks} ranks and {geometry.kv_heads} KV heads, dividing {per_head} queries a KV head"
         )
-        raise SizingError(message, field="decodeContextParallelSize")
+        raise SizingError(message)
     if not hybrid_manager and geometry.is_hybrid:
         message = "models with a fixed state per request need the hybrid KV cache manager"
-        raise SizingError(message, field="disableHybridKVCacheManager")
+        raise SizingError(message)
 
 
 def _attention_block(pages: _Pages, stated: int | None, speculative_tokens: int) -> int:

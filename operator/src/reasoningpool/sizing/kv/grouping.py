@@ -96,7 +96,7 @@ def _unified(bucket: Bucket, page: int) -> Bucket:
     if bucket.paddable:
         return replace(bucket, page_bytes=page)
     message = "the engine cannot bring the latent KV of this model and the other layers' KV to one block size"
-    raise SizingError(message, field="engine.kvCacheDType")
+    raise SizingError(message, attribute="kv_cache_dtype")
 
 
 def group_size(counts: Sequence[int]) -> int:
@@ -112,7 +112,7 @@ def pipeline_stages(layers: int, stages: int) -> tuple[range, ...]:
     """
     if not 1 <= stages <= layers:
         message = f"{stages} pipeline stages for {layers} layers; write 1 to {layers}"
-        raise SizingError(message, field="pipelineParallelSize")
+        raise SizingError(message)
     sizes = [layers // stages] * stages
     for place in range(2, layers % stages + 2):
         sizes[-place] += 1

@@ -89,7 +89,7 @@ def latent_bytes(dtype: KVElements, latent: int, *, sparse: bool, capability: tu
     """
     if dtype not in _ELEMENT_BYTES:
         message = f"latent attention (MLA) has no kernels for the KV cache type {dtype.value}; use BF16 or FP8"
-        raise SizingError(message, field="engine.kvCacheDType")
+        raise SizingError(message, attribute="kv_cache_dtype")
     if sparse and _ELEMENT_BYTES[dtype] == 1 and (capability is None or capability[0] != _BLACKWELL):
         return _SPARSE_FP8_BYTES
     return latent * _ELEMENT_BYTES[dtype]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from reasoningpool.sizing.load.observed import ObservedTokens
+from reasoningpool.sizing.observed import ObservedTokens
 from reasoningpool.sizing.types import Effort, SizingInput, TokenQuantiles
 
 if TYPE_CHECKING:
@@ -139,18 +139,16 @@ def _points(
     middles = (edges[:-1] + edges[1:]) / 2
     normal = NormalDist()
     z = np.array([normal.inv_cdf(float(q)) for q in middles])
-    values = np.exp(_log_quantile(quantiles, z)) + overhead
+    values = np.exp(log_tokens(quantiles, z)) + overhead
     return np.diff(edges), np.clip(values, 1, budget)
 
 
-def _log_quantile(quantiles: TokenQuantiles, z: Floats) -> Floats:
-    """Logarithm of the quantile at normal score z: lognormal through all three quantiles, in two pieces."""
+def log_tokens(quantiles: TokenQuantiles, z: Floats) -> Floats:
+    """Natural logarithm of the tokens at normal scores z (any shape, the result has the same).
+
+    Lognormal through all three quantiles in two pieces: linear in z up to the 90th percentile, and above it.
+    """
     p50, p90, p99 = (float(np.log(max(1, q))) for q in (quantiles.p50, quantiles.p90, quantiles.p99))
     lower, upper = (p90 - p50) / _Z90, (p99 - p90) / (_Z99 - _Z90)
     result: Floats = np.where(z <= _Z90, p50 + lower * z, p90 + upper * (z - _Z90))
     return result
-
-
-def largest_effort(inputs: SizingInput) -> Effort:
-    """The effort with the largest budgets."""
-    return max(inputs.efforts, key=lambda e: e.prompt_tokens + e.output_tokens)

@@ -3,15 +3,17 @@
 from datetime import UTC, datetime, timedelta
 
 from reasoningpool.adapters.errors import Forbidden, Transient
-from reasoningpool.planning.types import PodRefusal, RefusalsWanted
+from reasoningpool.planning.observations import PodCreationFailure, PodCreationFailuresRequest
 from reasoningpool.reconcile.observe.pod_creations import (
     AGAIN_SECONDS,
     FORBIDDEN_AGAIN_SECONDS,
     GRACE_SECONDS,
-    Refusals,
+    PodCreationFailureReader,
 )
+from reasoningpool.reconcile.store import PoolName
 
-WANTED = (RefusalsWanted(namespace="llm", stateful_set_uid="u"),)
+POOL = PoolName("llm", "p")
+WANTED = (PodCreationFailuresRequest(namespace="llm", stateful_set_uid="u"),)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -42,70 +44,78 @@ def event(words, *, pod="p-0", at=0.0):
     return {"message": text, "lastTimestamp": (START + timedelta(seconds=at)).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def reader():
+class Reader(PodCreationFailureReader):
+    """Of one pool, each read after a plan."""
+
+    async def cycle(self, requests):
+        self.want(POOL, requests)
+        return await self.read(POOL)
+
+
+def made():
     kube, clock = Kube(), Clock()
-    return Refusals(kube, clock=clock.now, wall=clock.wall), kube, clock
+    return Reader(kube, clock=clock.now, wall=clock.wall), kube, clock
 
 
 async def test_nothing_is_read_while_pods_may_still_be_on_their_way():
-    refusals, kube, clock = reader()
-    assert refusals.due_in() == float("inf")
-    assert await refusals.read(WANTED) is False
-    assert refusals.due_in() == GRACE_SECONDS
+    reader, kube, clock = made()
+    assert reader.due_in(POOL) == float("inf")
+    assert await reader.cycle(WANTED) is False
+    assert reader.due_in(POOL) == GRACE_SECONDS
     clock.seconds += GRACE_SECONDS - 1
-    await refusals.read(WANTED)
+    await reader.cycle(WANTED)
     assert kube.asked == []
-    await refusals.read(())
-    assert refusals.due_in() == float("inf")
+    await reader.cycle(())
+    assert reader.due_in(POOL) == float("inf")
 
 
 async def test_lasting_shortage_is_read_once_a_while_and_forgotten_when_it_ends():
-    refusals, kube, clock = reader()
+    reader, kube, clock = made()
     kube.events = [event("no", at=1)]
-    await refusals.read(WANTED)
+    await reader.cycle(WANTED)
     clock.seconds += GRACE_SECONDS
-    assert await refusals.read(WANTED) is True
-    assert await refusals.read(WANTED) is False
+    assert await reader.cycle(WANTED) is True
+    assert await reader.cycle(WANTED) is False
     assert kube.asked == [("llm", "u", "FailedCreate")]
-    assert refusals.known() == {"u": (PodRefusal(pod="p-0", words="no"),)}
-    assert refusals.due_in() == AGAIN_SECONDS
+    assert reader.known(POOL) == {"u": (PodCreationFailure(pod="p-0", message="no"),)}
+    assert reader.due_in(POOL) == AGAIN_SECONDS
     clock.seconds += AGAIN_SECONDS
-    assert await refusals.read(WANTED) is False, "the same words are no news"
+    assert await reader.cycle(WANTED) is False, "the same words are no news"
     assert len(kube.asked) == 2
-    await refusals.read(())
-    assert refusals.known() == {}
+    await reader.cycle(())
+    assert reader.known(POOL) == {}
 
 
 async def test_the_newest_words_about_each_pod_count():
-    refusals, kube, clock = reader()
+    reader, kube, clock = made()
     kube.events = [event("new", at=9), event("old", at=3), event("other", pod="p-1", at=1)]
-    await refusals.read(WANTED)
+    await reader.cycle(WANTED)
     clock.seconds += GRACE_SECONDS
-    await refusals.read(WANTED)
-    assert [item.words for item in refusals.known()["u"]] == ["new", "other"]
+    await reader.cycle(WANTED)
+    assert [item.message for item in reader.known(POOL)["u"]] == ["new", "other"]
 
 
 async def test_what_was_refused_before_the_pods_were_last_whole_is_history():
-    refusals, kube, clock = reader()
+    reader, kube, clock = made()
     clock.seconds = 1000.0
-    await refusals.read(())
-    await refusals.read(WANTED)
+    await reader.cycle(())
+    await reader.cycle(WANTED)
     clock.seconds += GRACE_SECONDS
     kube.events = [event("long ago", at=10)]
-    assert await refusals.read(WANTED) is False
+    assert await reader.cycle(WANTED) is False
     clock.seconds += AGAIN_SECONDS
     kube.events.append(event("now", at=1002))
-    assert await refusals.read(WANTED) is True
-    assert [item.words for item in refusals.known()["u"]] == ["now"]
+    assert await reader.cycle(WANTED) is True
+    assert [item.message for item in reader.known(POOL)["u"]] == ["now"]
 
 
 async def test_a_restarted_operator_believes_what_it_finds():
-    refusals, kube, clock = reader()
+    reader, kube, clock = made()
     clock.seconds = 1000.0
     kube.events = [event("still", at=10)]
-    await refusals.read(WANTED)
+    await reader.cycle(WANTED)
     clock.seconds += GRACE_SECONDS
-    assert await refusals.read(WANTED) is True
+    assert await reader.cycle(WANTED) is True
 
 
 async def test_neither_a_missing_right_nor_a_fault_breaks_anything():
@@ -113,9 +123,9 @@ async def test_neither_a_missing_right_nor_a_fault_breaks_anything():
         (Forbidden('cannot list resource "events"', status=403), FORBIDDEN_AGAIN_SECONDS),
         (Transient("away", status=500), AGAIN_SECONDS),
     ):
-        refusals, kube, clock = reader()
-        await refusals.read(WANTED)
+        reader, kube, clock = made()
+        await reader.cycle(WANTED)
         clock.seconds += GRACE_SECONDS
         kube.error = error
-        assert await refusals.read(WANTED) is False
-        assert refusals.due_in() == again
+        assert await reader.cycle(WANTED) is False
+        assert reader.due_in(POOL) == again

@@ -1,25 +1,29 @@
-"""What the API server refused of a tier, in one line."""
+"""What the API server refused of a tier, or of what belongs to the pool, in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from reasoningpool.planning.types import ApplyFailure
+from reasoningpool.objects import KINDS
+from reasoningpool.planning.snapshot import ApplyFailure
 
-# What all tiers of a pool share, and none can be without.
-_SHARED_KINDS: Final = frozenset({"ServiceAccount"})
 _MOST_NAMED: Final = 4
 _MOST_TEXT: Final = 300  # characters of each refusal where there are several
 
 
 def refused_of_tier(failures: tuple[ApplyFailure, ...], objects: Collection[tuple[str, str]]) -> str:
     """The refusals of these objects (kind and name), in their order: causes come first. Empty if there are none."""
-    own = [
-        failure
-        for failure in failures
-        if failure.key.kind in _SHARED_KINDS or (failure.key.kind, failure.key.name) in objects
-    ]
+    return _told(f for f in failures if KINDS.of(f.key).shared or (f.key.kind, f.key.name) in objects)
+
+
+def refused_of_pool(failures: tuple[ApplyFailure, ...], objects: Collection[tuple[str, str]]) -> str:
+    """The refusals of these objects of the pool that keep no tier from working, and so are told by none."""
+    return _told(f for f in failures if not KINDS.of(f.key).shared and (f.key.kind, f.key.name) in objects)
+
+
+def _told(failures: Iterable[ApplyFailure]) -> str:
+    own = tuple(failures)
     room = None if len(own) == 1 else _MOST_TEXT
     shown = [f"{failure.key.kind} {failure.key.name}: {_cut(failure.message, room)}" for failure in own[:_MOST_NAMED]]
     more = [f"and {len(own) - _MOST_NAMED} more"] if len(own) > _MOST_NAMED else []

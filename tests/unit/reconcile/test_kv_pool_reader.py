@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from reasoningpool.planning.types import Plan
-from reasoningpool.planning.verification.kv_pools import KVPool, ReadingProblem, ReadingWanted
-from reasoningpool.reconcile.observe.kv_pools import Readings
+from reasoningpool.planning.actions import Plan
+from reasoningpool.planning.observations import KVPool, KVPoolProblem, KVPoolRequest
+from reasoningpool.reconcile.observe.kv_pools import KVPoolReader
+from reasoningpool.reconcile.observe.readers import Readers
 from reasoningpool.reconcile.pools import Pools
 from reasoningpool.reconcile.store import PoolName
 from unit.reconcile.builders import pool
@@ -17,8 +18,8 @@ POOL, OTHER = PoolName("llm", "p"), PoolName("llm", "q")
 FOUND = KVPool(num_blocks=10, block_size=16)
 
 
-def wanted(key: str, address: str = "10.0.0.1") -> ReadingWanted:
-    return ReadingWanted(key=key, address=address, port=8000)
+def wanted(engine: str, address: str = "10.0.0.1") -> KVPoolRequest:
+    return KVPoolRequest(engine=engine, address=address, port=8000)
 
 
 class Engines:
@@ -49,119 +50,113 @@ class Engines:
 async def make():
     made = []
 
-    def readings(engines, news=lambda _: None, **options) -> Readings:
-        made.append(Readings(engines, news, first_retry=0.01, **options))
+    def reader(engines, news=lambda _: None, **options) -> KVPoolReader:
+        made.append(KVPoolReader(engines, news, first_retry=0.01, **options))
         return made[-1]
 
-    yield readings
+    yield reader
     for each in made:
         await each.stop()
 
 
 async def until(condition) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the condition is not the readings' to signal
+        while not condition():  # noqa: ASYNC110 - the condition is not the reader's to signal
             await asyncio.sleep(0.002)
 
 
 async def test_engine_is_read_once_and_its_pool_is_told(make) -> None:
     engines, news = Engines(FOUND), []
-    readings = make(engines, news.append)
+    reader = make(engines, news.append)
     for _ in range(3):
-        readings.want(POOL, [wanted("a")])
-    await until(lambda: readings.known(POOL))
-    readings.want(POOL, [wanted("a")])
-    assert readings.known(POOL) == {"a": FOUND}
-    assert readings.known(OTHER) == {}
+        reader.want(POOL, (wanted("a"),))
+    await until(lambda: reader.known(POOL))
+    reader.want(POOL, (wanted("a"),))
+    assert reader.known(POOL) == {"a": FOUND}
+    assert reader.known(OTHER) == {}
     assert (engines.asked, news) == ([("10.0.0.1", 8000)], [POOL])
 
 
 async def test_failure_is_told_once_and_tried_until_it_works(make) -> None:
-    unreachable = ReadingProblem.UNREACHABLE
+    unreachable = KVPoolProblem.UNREACHABLE
     engines, news = Engines(unreachable, unreachable, unreachable, FOUND), []
-    readings = make(engines, news.append)
-    readings.want(POOL, [wanted("a")])
-    await until(lambda: readings.known(POOL) == {"a": unreachable})
-    await until(lambda: readings.known(POOL) == {"a": FOUND})
+    reader = make(engines, news.append)
+    reader.want(POOL, (wanted("a"),))
+    await until(lambda: reader.known(POOL) == {"a": unreachable})
+    await until(lambda: reader.known(POOL) == {"a": FOUND})
     assert (len(engines.asked), news) == (4, [POOL, POOL])
 
 
 async def test_new_start_of_an_engine_is_read_anew_and_the_old_one_forgotten(make) -> None:
-    readings = make(Engines(FOUND))
-    readings.want(POOL, [wanted("a")])
-    await until(lambda: readings.known(POOL))
-    readings.want(POOL, [wanted("b")])
-    assert readings.known(POOL) == {}
-    await until(lambda: readings.known(POOL) == {"b": FOUND})
+    reader = make(Engines(FOUND))
+    reader.want(POOL, (wanted("a"),))
+    await until(lambda: reader.known(POOL))
+    reader.want(POOL, (wanted("b"),))
+    assert reader.known(POOL) == {}
+    await until(lambda: reader.known(POOL) == {"b": FOUND})
 
 
 async def test_what_is_wanted_no_more_is_not_tried_any_more(make) -> None:
-    engines = Engines(ReadingProblem.TIMEOUT)
-    readings = make(engines)
-    readings.want(POOL, [wanted("a")])
+    engines = Engines(KVPoolProblem.TIMEOUT)
+    reader = make(engines)
+    reader.want(POOL, (wanted("a"),))
     await until(lambda: len(engines.asked) > 1)
-    readings.forget(POOL)
+    reader.forget(POOL)
     asked = len(engines.asked)
     other = make(Engines(FOUND))
-    other.want(OTHER, [wanted("z")])
+    other.want(OTHER, (wanted("z"),))
     await until(lambda: other.known(OTHER))
     assert len(engines.asked) == asked
-    assert readings.known(POOL) == {}
+    assert reader.known(POOL) == {}
 
 
 async def test_thousand_engines_are_asked_a_few_at_a_time(make) -> None:
     engines = Engines(FOUND)
     engines.hold.clear()
-    readings = make(engines, at_once=16)
+    reader = make(engines, at_once=16)
     for number in range(1000):
-        readings.want(PoolName("llm", f"p{number}"), [wanted(f"a{number}")])
+        reader.want(PoolName("llm", f"p{number}"), (wanted(f"a{number}"),))
     await until(lambda: engines.under_way == 16)
     engines.hold.set()
-    await until(lambda: all(readings.known(PoolName("llm", f"p{number}")) for number in range(1000)))
+    await until(lambda: all(reader.known(PoolName("llm", f"p{number}")) for number in range(1000)))
     assert (engines.most, len(engines.asked)) == (16, 1000)
 
 
 async def test_engine_that_hangs_delays_no_one_who_asks(make) -> None:
     engines = Engines(FOUND)
     engines.hold.clear()
-    readings = make(engines, at_once=1)
-    readings.want(POOL, [wanted("a")])
-    readings.want(OTHER, [wanted("b")])
-    assert (readings.known(POOL), readings.known(OTHER)) == ({}, {})
+    reader = make(engines, at_once=1)
+    reader.want(POOL, (wanted("a"),))
+    reader.want(OTHER, (wanted("b"),))
+    assert (reader.known(POOL), reader.known(OTHER)) == ({}, {})
 
 
 async def test_fault_of_ours_is_a_failure_and_tried_again(make) -> None:
-    readings = make(Engines(RuntimeError("boom"), FOUND))
-    readings.want(POOL, [wanted("a")])
-    await until(lambda: readings.known(POOL) == {"a": FOUND})
-
-
-async def test_without_a_way_to_read_nothing_is_known() -> None:
-    readings = Readings()
-    readings.want(POOL, [wanted("a")])
-    assert readings.known(POOL) == {}
+    reader = make(Engines(RuntimeError("boom"), FOUND))
+    reader.want(POOL, (wanted("a"),))
+    await until(lambda: reader.known(POOL) == {"a": FOUND})
 
 
 async def test_cycle_goes_on_while_an_engine_hangs_and_a_reading_makes_another_one(make) -> None:
     engines = Engines(FOUND)
     engines.hold.clear()
-    async with World(planner=lambda _: Plan(readings_wanted=(wanted("a"),), status={"reason": "Ok"})) as world:
-        readings = make(engines, lambda _: world.task.wake(urgent=False))
-        world.task._tools = replace(world.tools, readings=readings)
+    async with World(planner=lambda _: Plan(wanted=(wanted("a"),), status={"reason": "Ok"})) as world:
+        reader = make(engines, lambda _: world.task.wake(urgent=False))
+        world.task._shared = replace(world.shared, readers=Readers(reader))
         await until(lambda: engines.under_way == 1 and world.executor.statuses)
-        assert world.snapshots[0].readings == {}
+        assert world.snapshots[0].observations.of(KVPoolRequest) == {}
         engines.hold.set()
-        await until(lambda: world.snapshots[-1].readings == {"a": FOUND})
+        await until(lambda: world.snapshots[-1].observations.of(KVPoolRequest) == {"a": FOUND})
         assert len(world.snapshots) == 2
 
 
 async def test_pool_that_is_gone_is_not_read_any_more(make) -> None:
-    world = World(planner=lambda _: Plan(readings_wanted=(wanted("a"),)))
-    readings = make(Engines(ReadingProblem.TIMEOUT))
-    pools = Pools(replace(world.tools, readings=readings))
+    world = World(planner=lambda _: Plan(wanted=(wanted("a"),)))
+    reader = make(Engines(KVPoolProblem.TIMEOUT))
+    pools = Pools(replace(world.shared, readers=Readers(reader)))
     pools.seen(pool())
     pools.start()
-    await until(lambda: readings.known(POOL))
+    await until(lambda: reader.known(POOL))
     pools.gone(POOL, pool()["metadata"]["uid"])
-    await until(lambda: not readings.known(POOL))
+    await until(lambda: not reader.known(POOL))
     await pools.stop()
