@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from reasoningpool.api.conditions import ConditionStatus, ConditionType, Reason
 from reasoningpool.api.status import ReasoningPoolStatus
-from reasoningpool.planning import PlanningSettings, plan
-from reasoningpool.planning.plan import plan_failure
+from reasoningpool.planning.plan import PlanningSettings, plan, plan_failure
 from reasoningpool.planning.previous import PreviousStatus
 from reasoningpool.planning.snapshot import Snapshot
 from support.pools import changed, pool

@@ -196,7 +196,7 @@ def test_s09_one_tier_in_bf16_beside_one_in_fp8() -> None:
 
 def test_s11_a_size_that_does_not_divide_the_heads_lists_those_that_do() -> None:
     config = dense_config(hidden_size=5120, num_attention_heads=40, num_key_value_heads=8, head_dim=128)
-    with pytest.raises(SizingError, match=r"40 attention heads; sizes up to 6 that do: 1, 2, 4, 5") as caught:
+    with pytest.raises(SizingError, match=r"40 attention heads evenly; up to 6 these can: 1, 2, 4, 5") as caught:
         plan(sizing_input(geometry=Geometry.from_config(config), tensor_parallel_size=6))
     assert caught.value.attribute == "tensor_parallel_size"
 

@@ -13,6 +13,7 @@ from reasoningpool.api.findings import Finding, error
 from reasoningpool.api.names import API_VERSION, KIND, MAX_NAME_LENGTH
 from reasoningpool.api.scalars import TEXT_PATTERN
 from reasoningpool.api.spec import ReasoningPoolSpec
+from reasoningpool.objects import shorten
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 # A DNS label (RFC 1123), as Kubernetes wants a namespace.
@@ -150,14 +151,14 @@ _WITH_CONTEXT: Final = {
 }
 
 
+_MOST_SHOWN: Final = 60
 # What stands in these fields may be a secret and is not repeated.
 _UNREPEATED: Final = frozenset({"value", "extraArgs", "args", "command", "annotations", "inline"})
 
 
 def _message(entry: Any) -> str:
     kind = entry["type"]
-    shown = repr(entry.get("input"))
-    value = shown if len(shown) <= 60 else shown[:57] + "..."
+    value = shorten(repr(entry.get("input")), _MOST_SHOWN)
     if not _UNREPEATED.isdisjoint(entry["loc"]):
         value = f"this {_KINDS.get(type(entry.get('input')), 'value')}"
     if kind == "rule":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.model.errors import GeometryError
+from reasoningpool.objects import shorten
 
 _MAX_SHOWN = 40
 # What PyTorch calls the types a checkpoint's values can have, with vLLM's short names.
@@ -22,8 +23,7 @@ _DTYPES: Final = frozenset(
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+    return shorten(repr(value), _MAX_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)

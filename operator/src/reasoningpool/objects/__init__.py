@@ -2,7 +2,22 @@
 
 from reasoningpool.objects.keys import Manifest, ObjectKey
 from reasoningpool.objects.kinds import KINDS, Availability, Kind, Kinds
+from reasoningpool.objects.owners import controller_of, controller_uid, ordinal
 from reasoningpool.objects.redaction import redacted
+from reasoningpool.objects.text import shorten
 from reasoningpool.objects.timestamps import timestamp
 
-__all__ = ["KINDS", "Availability", "Kind", "Kinds", "Manifest", "ObjectKey", "redacted", "timestamp"]
+__all__ = [
+    "KINDS",
+    "Availability",
+    "Kind",
+    "Kinds",
+    "Manifest",
+    "ObjectKey",
+    "controller_of",
+    "controller_uid",
+    "ordinal",
+    "redacted",
+    "shorten",
+    "timestamp",
+]

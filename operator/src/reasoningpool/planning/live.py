@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest
+from reasoningpool.objects import Manifest, controller_uid, ordinal
 
 REVISION_LABEL: Final = "controller-revision-hash"
 # Long enough that a cycle meets it, short enough that the event of an hour ago is not sent anew.
@@ -39,8 +39,7 @@ class LivePod:
     @property
     def controller(self) -> str:
         """Uid of the object that controls it, empty if none does."""
-        owners = self.body["metadata"].get("ownerReferences") or ()
-        return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
+        return controller_uid(self.body) or ""
 
     @property
     def claims(self) -> Mapping[str, str]:
@@ -128,9 +127,8 @@ class LiveTier:
             return {}
         meta = self.stateful_set["metadata"]
         own = [pod for pod in self.pods if pod.controller and pod.controller == meta.get("uid")]
-        ordinals = {pod.name.removeprefix(f"{meta['name']}-"): pod for pod in own}
-        found = {int(text): pod for text, pod in ordinals.items() if text.isdecimal()}
-        return {ordinal: found[ordinal] for ordinal in sorted(found) if ordinal < self.spec_replicas}
+        found = {place: pod for pod in own if (place := ordinal(pod.name, meta["name"])) is not None}
+        return {place: found[place] for place in sorted(found) if place < self.spec_replicas}
 
     def has_claims(self, pod: LivePod) -> bool:
         """Whether a pod uses the claims that the StatefulSet's templates make for it."""

@@ -9,13 +9,12 @@ from reasoningpool.api import names
 from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
-from reasoningpool.objects import Manifest
-from reasoningpool.planning.apply_failures import refused_of_pool
+from reasoningpool.objects import KINDS, Manifest, ObjectKey
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
 from reasoningpool.planning.previous import PreviousStatus, PreviousTier
 from reasoningpool.planning.replicas import ReplicaDecision, decide_replicas
-from reasoningpool.planning.snapshot import Snapshot
+from reasoningpool.planning.snapshot import ApplyFailure, Snapshot
 from reasoningpool.planning.unused_fields import unused_tier_fields
 from reasoningpool.planning.verification.correction import Correction, cause_of_change, recorded, sized
 from reasoningpool.planning.verification.sizing import TierSizing, Verdict, verify
@@ -64,12 +63,11 @@ def _stateful_set(manifests: tuple[Manifest, ...]) -> Manifest | None:
 class SharedOutcome:
     """The objects that belong to the pool and to none of its tiers.
 
-    `refused` are the API server's refusals of those that tiers can be without, empty if there are none; what all
-    tiers need is told by each of them.
+    `failures` are the refusals of those that tiers can be without; what all tiers need is told by each of them.
     """
 
     manifests: tuple[Manifest, ...]
-    refused: str
+    failures: tuple[ApplyFailure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +81,11 @@ class PoolOutcome:
 def pool_outcome(pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings) -> PoolOutcome:
     """Size and render the tiers, and render what they share; input the calculation refuses becomes a finding."""
     manifests = render_pool(PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid))
-    objects = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    objects = {ObjectKey.of(manifest) for manifest in manifests}
+    failures = tuple(f for f in snapshot.failures if f.key in objects and not KINDS.of(f.key).shared)
     return PoolOutcome(
         tiers=() if effective.errors else _tier_outcomes(pool, effective, snapshot, findings),
-        shared=SharedOutcome(manifests=manifests, refused=refused_of_pool(snapshot.failures, objects)),
+        shared=SharedOutcome(manifests=manifests, failures=failures),
     )
 
 

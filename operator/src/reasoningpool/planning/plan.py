@@ -11,7 +11,7 @@ from reasoningpool.api.conditions import FAILURE_REASONS, ConditionStatus, Condi
 from reasoningpool.api.findings import Finding, Findings, errors_of, warnings_of
 from reasoningpool.api.resource import ReasoningPool, SpecError, parse_pool
 from reasoningpool.api.text import printable
-from reasoningpool.objects import KINDS, Manifest, ObjectKey
+from reasoningpool.objects import KINDS, Manifest, ObjectKey, controller_uid
 from reasoningpool.planning.actions import Apply, Delete, EventNote, EventType, Plan, Scale
 from reasoningpool.planning.diagnosis.progress import TierState, tier_state
 from reasoningpool.planning.observations import ContainerLogRequest, Request
@@ -81,7 +81,7 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
 def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None:
     if any(tier.verdict is not None and tier.verdict.correction is not None for tier in outcome.tiers):
         return 0.0  # once this status is written, the next plan applies the correction
-    settled = not outcome.shared.refused and all(state.reason is Reason.ALL_READY for state in states.values())
+    settled = not outcome.shared.failures and all(state.reason is Reason.ALL_READY for state in states.values())
     return None if settled else _REQUEUE_SECONDS
 
 
@@ -142,14 +142,10 @@ def _removals(
         for child in snapshot.children
         if KINDS.of(ObjectKey.of(child)).owned
         and ObjectKey.of(child) not in wanted
-        and _is_owned(child, pool.uid)
+        and controller_uid(child) == pool.uid
         and (child["metadata"].get("labels") or {}).get(names.LABEL_TIER) not in kept
         and "deletionTimestamp" not in child["metadata"]
     )
-
-
-def _is_owned(child: Manifest, uid: str) -> bool:
-    return any(owner.get("uid") == uid for owner in child["metadata"].get("ownerReferences") or ())
 
 
 def _wanted(

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any, Final
 
+from reasoningpool.objects import shorten
 from reasoningpool.requests.log import MOST_TOKENS
 
 _MOST_SHOWN: Final = 40
@@ -101,5 +102,4 @@ def _number(text: str, what: str) -> float:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+    return shorten(repr(value), _MOST_SHOWN)

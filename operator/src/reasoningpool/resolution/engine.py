@@ -13,9 +13,9 @@ from reasoningpool.api.spec_engine import EngineSpec
 from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.resolution import defaults
-from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EngineVersion
+from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine
 from reasoningpool.sizing.constants import FP8_FROM_CAPABILITY
-from reasoningpool.sizing.types import KVCacheDType
+from reasoningpool.sizing.types import EngineVersion, KVCacheDType
 from reasoningpool.sizing.units import human_bytes
 from reasoningpool.vllm import check_extra_arguments
 

@@ -17,7 +17,8 @@ from reasoningpool.model.config_reader import ConfigReader
 from reasoningpool.model.errors import GeometryError
 from reasoningpool.model.geometry import Geometry
 from reasoningpool.model.quantization import doubtful_quantization
-from reasoningpool.resolution.types import EffectiveModel, EngineVersion
+from reasoningpool.resolution.types import EffectiveModel
+from reasoningpool.sizing.types import EngineVersion
 
 # What turns a parser off, in the spec and on the command line.
 NO_PARSER: Final = "none"

@@ -11,9 +11,7 @@ from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.api.spec_engine import ChatTemplate
 from reasoningpool.api.spec_model import ModelCache, ModelSource, PullPolicy, Quantization, SecretKeyRef
 from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeSpec, Workload
-from reasoningpool.sizing.types import AcceleratorFacts, KVCacheDType, SizingInput
-
-EngineVersion = tuple[int, int, int]
+from reasoningpool.sizing.types import AcceleratorFacts, EngineVersion, KVCacheDType, SizingInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.scalars import amount
+from reasoningpool.objects import shorten
 from reasoningpool.rollout.revision import ANNOTATION_TEMPLATE
 from reasoningpool.vllm import argument_name, shows_value
 
@@ -170,5 +171,4 @@ def _by(entries: Iterable[Mapping[str, Any]] | None, key: str) -> dict[str, Any]
 
 
 def _text(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return shorten(str(value), _WIDTH)

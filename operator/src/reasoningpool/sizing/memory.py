@@ -21,7 +21,7 @@ from reasoningpool.model.geometry import Geometry
 from reasoningpool.model.weights import WeightCounts, WeightFormat
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.kv.blocks import ceil_div
-from reasoningpool.sizing.types import SizingInput
+from reasoningpool.sizing.types import EngineVersion, SizingInput
 
 _LOGIT_BYTES = 4
 _ACTIVATION_BYTES = 2
@@ -64,7 +64,6 @@ def weight_bytes_per_gpu(geometry: Geometry, weight_bytes: int | None, tensor_pa
     return round(weight_bytes * (estimate / geometry.weights.bytes_total(geometry.weight_format)))
 
 
-Version = tuple[int, int, int]
 _FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _DATA_CENTER_BLACKWELL: Final = 10
 _WITHOUT_NVLINK: Final = ((7, 5), (8, 6), (8, 9), (12, 0), (12, 1))  # workstation, consumer and inference cards
@@ -92,12 +91,12 @@ def _times(constant: c.Constant, amount: float) -> Range:
     return Range(round(constant.central * amount), round(constant.value * amount))
 
 
-def _is_before(version: Version | None, first: Version) -> bool:
+def _is_before(version: EngineVersion | None, first: EngineVersion) -> bool:
     """Whether the engine is older than `first`; an unknown version is the newest."""
     return version is not None and version < first
 
 
-def sampler_bytes(geometry: Geometry, sequences: int, version: Version | None = None) -> Range:
+def sampler_bytes(geometry: Geometry, sequences: int, version: EngineVersion | None = None) -> Range:
     """Peak of the sampler in the profile run, which samples for `sequences` requests at once.
 
     A multiple of `sequences * vocabulary * 4 bytes`. Qwen3 (151,936) at 1,024: 5.5 GiB before 0.17, where the
@@ -146,7 +145,7 @@ def activation_bytes(
     tensor_parallel: int,
     batched_tokens: int,
     sequences: int,
-    version: Version | None = None,
+    version: EngineVersion | None = None,
     enforce_eager: bool = False,
 ) -> Range:
     """Peak of one step: the widest layer of a full prefill batch, or the sampler after it, whichever is more.
@@ -179,7 +178,7 @@ def graph_bytes(
     sequences: int,
     enforce_eager: bool,
     compute_capability: tuple[int, int] | None = None,
-    version: Version | None = None,
+    version: EngineVersion | None = None,
 ) -> Range:
     """CUDA graph memory that the engine sets aside: its estimate; none in eager mode.
 
@@ -192,7 +191,7 @@ def graph_bytes(
 
 
 def overhead_bytes(
-    tensor_parallel: int, compute_capability: tuple[int, int] | None = None, version: Version | None = None
+    tensor_parallel: int, compute_capability: tuple[int, int] | None = None, version: EngineVersion | None = None
 ) -> Range:
     """Non-torch memory: libraries, and communication buffers with more than one GPU."""
     alone = _times(c.NON_TORCH_BYTES, 1)

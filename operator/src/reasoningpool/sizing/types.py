@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from reasoningpool.sizing.observed import ObservedTokens
 
 
+EngineVersion = tuple[int, int, int]  # vLLM's, such as (0, 33, 0)
+
+
 class KVCacheDType(StrEnum):
     """KV cache element types, in the spelling of the resource."""
 
@@ -116,7 +119,7 @@ class SizingInput:
     speculative_draft_layers: int = 0
     draft_weight_bytes: int = 0  # weights of draft or MTP layers over all GPUs, beside `weight_bytes`
     vision_weight_bytes: int = 0  # weights of a vision tower over all GPUs, beside `weight_bytes`
-    engine_version: tuple[int, int, int] | None = None  # vLLM's; `None`: the newest the project knows
+    engine_version: EngineVersion | None = None  # vLLM's; `None`: the newest the project knows
     max_num_seqs: int | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None

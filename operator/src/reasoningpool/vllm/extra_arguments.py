@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reasoningpool.api.findings import Finding, error, warning
+from reasoningpool.objects import shorten
+from reasoningpool.sizing.types import EngineVersion
 from reasoningpool.vllm.argument_policy import OWNED, REFUSED, REFUSED_BESIDE
 from reasoningpool.vllm.flag_table import Flag, Match, Takes, look_up, spellings
 from reasoningpool.vllm.permitted_arguments import ONLY_KEYS, OWNED_KEYS, REFUSED_VALUES, WARNED, WARNED_BESIDE
-
-Version = tuple[int, int, int]
 
 _WIDTH: Final = 60
 _NEAR: Final = 0.8
@@ -32,7 +32,7 @@ _LOG_STATS: Final = "--disable-log-stats"
 
 
 def check_extra_arguments(
-    args: Sequence[str], version: Version | None, *, path: str = "engine.extraArgs", scaling: bool = False
+    args: Sequence[str], version: EngineVersion | None, *, path: str = "engine.extraArgs", scaling: bool = False
 ) -> tuple[Finding, ...]:
     """What has to be refused in a list of further `vllm serve` arguments; if nothing has, what is doubtful.
 
@@ -54,7 +54,7 @@ class _Reader:
     """Reads the list once from left to right."""
 
     args: tuple[str, ...]
-    version: Version | None
+    version: EngineVersion | None
     scaling: bool
     seen: dict[str, str] = field(default_factory=dict)  # flag, with its key after a dot -> as written
     doubts: dict[str, tuple[int, str]] = field(default_factory=dict)  # reason -> index and message of the first
@@ -255,7 +255,7 @@ def _hidden(argument: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return shorten(text, _WIDTH)
 
 
 def _keys(key: str | None, values: Sequence[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from reasoningpool.objects import redacted
+from reasoningpool.objects import redacted, shorten
 from reasoningpool.planning.observations import PodCreationFailure
 
 MAX_MESSAGE: Final = 4096  # characters of an event that are looked at: whoever may create events may write it
@@ -75,8 +75,7 @@ def explain_missing_pod(failures: Iterable[PodCreationFailure], live: Iterable[s
     if not absent:
         return None
     message = absent[0].message
-    shown = message if len(message) <= _MOST_TEXT else message[: _MOST_TEXT - 3] + "..."
-    return f"{shown}; {_advice(message)}; {_RETRY}"
+    return f"{shorten(message, _MOST_TEXT)}; {_advice(message)}; {_RETRY}"
 
 
 def _advice(message: str) -> str:

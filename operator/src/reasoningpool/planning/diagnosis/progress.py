@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from reasoningpool.api import names
 from reasoningpool.api.conditions import Reason
-from reasoningpool.objects import timestamp
-from reasoningpool.planning.apply_failures import refused_of_tier
+from reasoningpool.objects import ordinal, timestamp
+from reasoningpool.planning.diagnosis.apply_failures import refused_of_tier
 from reasoningpool.planning.diagnosis.pod_creation import explain_missing_pod
 from reasoningpool.planning.diagnosis.pods import Diagnosis, diagnose, diagnose_leaving, last_failure
 from reasoningpool.planning.diagnosis.words import quoted
@@ -90,15 +90,11 @@ def _serving(live: LiveTier, desired: int) -> str:
 
 def _leaving(snapshot: Snapshot, tier: str, desired: int) -> tuple[LivePod, ...]:
     """Pods on their way out that are replaced; those of a tier that shrinks are not missed."""
+    workload = names.child_name(str(snapshot.pool["metadata"]["name"]), tier)
     pods = (LivePod(pod) for pod in snapshot.pods)
     own = (pod for pod in pods if (pod.body["metadata"].get("labels") or {}).get(names.LABEL_TIER) == tier)
-    missed = (pod for pod in own if pod.terminating and _ordinal(pod) < desired)
+    missed = (pod for pod in own if pod.terminating and (ordinal(pod.name, workload) or 0) < desired)
     return tuple(sorted(missed, key=lambda pod: pod.name))
-
-
-def _ordinal(pod: LivePod) -> int:
-    last = pod.name.rpartition("-")[2]
-    return int(last) if last.isdecimal() else 0
 
 
 def _missing_pods(live: LiveTier, leaving: tuple[LivePod, ...]) -> PodCreationFailuresRequest | None:

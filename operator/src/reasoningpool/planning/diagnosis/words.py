@@ -12,7 +12,7 @@ from itertools import product
 from typing import Final
 
 from reasoningpool.api.conditions import Reason
-from reasoningpool.objects import redacted
+from reasoningpool.objects import redacted, shorten
 
 MAX_LINES: Final = 200
 MAX_LINE: Final = 2048  # characters
@@ -154,7 +154,7 @@ def last_error(text: str) -> str:
 def quoted(text: str) -> str:
     """Words of others as they are shown: on one line, without secrets, not too many."""
     line = redacted(" ".join(text[:MAX_LINE].split()))
-    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 3] + "..."
+    return shorten(line, _MOST_WORDS)
 
 
 def _lines(text: str) -> list[str]:

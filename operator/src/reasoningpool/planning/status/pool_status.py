@@ -10,6 +10,7 @@ from reasoningpool.api.conditions import FAILURE_REASONS, ConditionType, Reason
 from reasoningpool.api.findings import Finding
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.objects import Manifest
+from reasoningpool.planning.diagnosis.apply_failures import refusals
 from reasoningpool.planning.diagnosis.progress import TierState
 from reasoningpool.planning.live import live_tier
 from reasoningpool.planning.outcome import PoolOutcome, TierOutcome
@@ -40,7 +41,7 @@ def pool_status(
     found = (
         _accepted((*warnings, *unused_pool_fields(pool.spec))),
         _sized(states),
-        _workloads_ready(states, outcome.shared.refused),
+        _workloads_ready(states, refusals(outcome.shared.failures)),
         sizing_verified(tier.verdict for tier in outcomes if tier.verdict),
         *feature_conditions(pool.spec),
     )

@@ -15,10 +15,10 @@ from reasoningpool.adapters.errors import NotFound, Permanent, Transient
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey, controller_uid, ordinal
 from reasoningpool.planning.actions import Apply, Scale
 from reasoningpool.reconcile.apply.execution import Execution
-from reasoningpool.reconcile.apply.writer import Writer, controller_uid
+from reasoningpool.reconcile.apply.writer import Writer
 from reasoningpool.reconcile.memory import Begun, Scaled
 from reasoningpool.reconcile.ownership import disentangled
 from reasoningpool.reconcile.store import Record, Store, log_fields
@@ -232,11 +232,11 @@ def orphaned_replicas(stateful_set: Manifest, pods: tuple[Manifest, ...]) -> int
     selector = spec["selector"]["matchLabels"].items()
     start = (spec.get("ordinals") or {}).get("start", 0)
     ordinals = [
-        int(ordinal)
+        place
         for pod in pods
         if selector <= (pod["metadata"].get("labels") or {}).items()
         and controller_uid(pod) is None
         and not pod["metadata"].get("deletionTimestamp")
-        and (ordinal := pod["metadata"]["name"].removeprefix(f"{name}-")).isdecimal()
+        and (place := ordinal(pod["metadata"]["name"], name)) is not None
     ]
-    return max((ordinal - start + 1 for ordinal in ordinals), default=0)
+    return max((place - start + 1 for place in ordinals), default=0)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
-from reasoningpool.objects import Manifest, ObjectKey
+from reasoningpool.objects import Manifest, ObjectKey, controller_of, controller_uid
 from reasoningpool.reconcile.ownership import taken_over
 from reasoningpool.reconcile.shape import shape
 from reasoningpool.reconcile.store import PoolName, Store, log_fields
@@ -150,11 +150,5 @@ def _is_of_pool(live: Manifest, manifest: Manifest) -> bool:
 
 
 def _controller(live: Manifest) -> str:
-    references: list[dict[str, Any]] = live["metadata"].get("ownerReferences") or []
-    return next((f"{owner['kind']} {owner['name']}" for owner in references if owner.get("controller")), "")
-
-
-def controller_uid(manifest: Manifest) -> str | None:
-    """Uid of the object that controls this one."""
-    references: list[dict[str, Any]] = manifest["metadata"].get("ownerReferences") or []
-    return next((str(owner["uid"]) for owner in references if owner.get("controller")), None)
+    owner = controller_of(live)
+    return "" if owner is None else f"{owner['kind']} {owner['name']}"

@@ -16,8 +16,8 @@ from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_model import Quantization
 from reasoningpool.api.spec_tier import SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render import paths
-from reasoningpool.resolution.types import EffectiveModel, EffectiveTier, EngineVersion
-from reasoningpool.sizing.types import KVCacheDType, SizingPlan
+from reasoningpool.resolution.types import EffectiveModel, EffectiveTier
+from reasoningpool.sizing.types import EngineVersion, KVCacheDType, SizingPlan
 
 COMMAND: Final = ("vllm", "serve")
 
