@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
 import socket
-import subprocess
 import tempfile
 import time
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,10 +48,12 @@ class Replica:
     port: int
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     hold: asyncio.Event | None = None
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.requests.append((request.path, {k.lower(): v for k, v in request.headers.items()}, body))
+        self.reached.set()
         if self.hold is not None:
             await self.hold.wait()
         return web.json_response({"replica": self.name})
@@ -100,17 +101,21 @@ def envoy_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+async def _text(path: Path) -> str:
+    return await asyncio.to_thread(path.read_text)
+
+
+async def _until_ready(process: Process, url: str, log: Path) -> None:
     deadline = time.monotonic() + READY_DEADLINE_S
     async with httpx.AsyncClient() as client:
         while True:
-            assert process.poll() is None, log.read_text()
+            assert process.returncode is None, await _text(log)
             try:
                 if (await client.get(url)).status_code == httpx.codes.OK:
                     return
             except httpx.HTTPError:
                 pass
-            assert time.monotonic() < deadline, f"Envoy was not ready in {READY_DEADLINE_S} s: {log.read_text()}"
+            assert time.monotonic() < deadline, f"Envoy was not ready in {READY_DEADLINE_S} s: {await _text(log)}"
             await asyncio.sleep(0.05)
 
 
@@ -121,14 +126,15 @@ async def running_envoy(gateway: StandaloneGateway, folder: Path) -> AsyncIterat
     config.write_text(json.dumps(bootstrap(gateway)))
     command = [str(envoy_binary()), "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"]
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=dict(os.environ))
+        process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=asyncio.subprocess.STDOUT)
     try:
         await _until_ready(process, f"http://127.0.0.1:{gateway.health_port}/readyz", log)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.listen_port}", timeout=30) as client:
             yield Running(gateway, client, log)
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), 20)
 
 
 def gateway_of(*tiers: GatewayTier) -> StandaloneGateway:

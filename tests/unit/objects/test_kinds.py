@@ -14,8 +14,10 @@ WIDGET = Kind(
 
 def test_children_are_applied_accounts_and_engines_first():
     children = sorted((kind for kind in KINDS if kind.owned and not kind.optional), key=lambda kind: kind.rank or 0)
-    assert [kind.kind for kind in children] == ["ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget"]
-    assert [kind.kind for kind in children if kind.urgent] == ["ServiceAccount", "StatefulSet"]
+    assert [kind.kind for kind in children] == [
+        "ServiceAccount", "ConfigMap", "StatefulSet", "Service", "PodDisruptionBudget", "Deployment",
+    ]  # fmt: skip
+    assert [kind.kind for kind in children if kind.urgent] == ["ServiceAccount", "ConfigMap", "StatefulSet"]
 
 
 def test_what_is_not_urgent_comes_after_all_that_is():

@@ -81,4 +81,5 @@ def test_every_documented_value_is_that_of_the_code(tier: EffectiveTier) -> None
         "concurrency.preemptionRiskPermille": str(inputs.preemption_risk_permille),
         "rollout.maxUnavailable": str(tier.max_unavailable),
         "podOverrides.automountServiceAccountToken": "false",
+        "standalone.replicas": str(defaults.GATEWAY_REPLICAS),
     } | {name: documented()[name] for name in NOT_IMPLEMENTED}

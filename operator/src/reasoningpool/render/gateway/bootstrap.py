@@ -39,8 +39,22 @@ def bootstrap(gateway: StandaloneGateway) -> dict[str, Any]:
             "listeners": [_listener(gateway), _health_listener(gateway)],
             "clusters": [_cluster(tier) for tier in gateway.tiers],
         },
-        # Long streams must outlive a drain of listeners; how long is the pod's grace period.
+        "overload_manager": _overload_manager(gateway),
         "layered_runtime": {"layers": [{"name": "static", "static_layer": {"re2.max_program_size.error_level": 1000}}]},
+    }
+
+
+def _overload_manager(gateway: StandaloneGateway) -> dict[str, Any]:
+    """Further requests get 503 before memory runs out, which would end all of them."""
+    heap = "envoy.resource_monitors.fixed_heap"
+    kind = "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig"
+    trigger = {"name": heap, "threshold": {"value": 0.9}}
+    return {
+        "refresh_interval": "0.25s",
+        "resource_monitors": [
+            {"name": heap, "typed_config": _any(kind, max_heap_size_bytes=gateway.memory_limit_bytes)}
+        ],
+        "actions": [{"name": "envoy.overload_actions.stop_accepting_requests", "triggers": [trigger]}],
     }
 
 

@@ -14,6 +14,9 @@ HEADER_DESTINATION: Final = "x-gateway-destination-endpoint"
 HEADER_MODEL: Final = "x-gateway-model-name"
 INTERNAL_HEADERS: Final = (HEADER_PREFIX, HEADER_DESTINATION, HEADER_MODEL)
 
+_OWN_MEMORY_BYTES: Final = 512 << 20
+_LARGEST_BODIES: Final = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayTier:
@@ -47,6 +50,11 @@ class StandaloneGateway:
     def most_request_bytes(self) -> int:
         """Bytes of a body that are held in memory, for routing by its content and for retries."""
         return max(tier.most_request_bytes for tier in self.tiers)
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """Of a pod: Envoy itself, and room for some of the largest bodies at a time."""
+        return _OWN_MEMORY_BYTES + _LARGEST_BODIES * self.most_request_bytes
 
     @property
     def longest_request_seconds(self) -> int:
