@@ -286,6 +286,8 @@ def _cluster(tier: GatewayTier) -> dict[str, Any]:
             "typed_config": _any(
                 "envoy.extensions.clusters.dns.v3.DnsCluster",
                 dns_refresh_rate="2s",
+                # One address per pod, whichever family the cluster has.
+                dns_lookup_family="V4_PREFERRED",
                 all_addresses_in_single_endpoint=False,
             ),
         },
