@@ -17,7 +17,7 @@ from reasoningpool_runtime import contract
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
-REQUESTS = 60
+REQUESTS = 24
 AT_A_TIME = 8
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}'
 

@@ -61,6 +61,11 @@ def headless_service_name(pool: str, tier: str) -> str:
     return f"{child_name(pool, tier)}-pods"
 
 
+def runtime_config_name(pool: str, tier: str) -> str:
+    """Name of the ConfigMap that the request runtime of a tier reads."""
+    return f"{child_name(pool, tier)}-runtime"
+
+
 def gateway_name(pool: str) -> str:
     """Name of the gateway's Deployment, Service, ConfigMap and PodDisruptionBudget."""
     return f"{pool}-gateway"

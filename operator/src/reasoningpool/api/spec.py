@@ -13,6 +13,7 @@ from reasoningpool.api.scalars import Flag
 from reasoningpool.api.spec_engine import AcceleratorSpec, EngineSpec
 from reasoningpool.api.spec_gateway import GatewaySpec
 from reasoningpool.api.spec_model import ModelSpec
+from reasoningpool.api.spec_runtime import RuntimeSpec
 from reasoningpool.api.spec_tier import TierSpec
 
 
@@ -38,6 +39,8 @@ class ReasoningPoolSpec(ApiModel):
     """The vLLM server."""
     tiers: Annotated[tuple[TierSpec, ...], list_map(minimum=1, maximum=16)]
     """Groups of replicas; each becomes a StatefulSet."""
+    runtime: RuntimeSpec | None = None
+    """The request runtime inside the serving pods."""
     gateway: GatewaySpec | None = None
     """Routing to the tiers. Default: none."""
     monitoring: MonitoringSpec | None = None
