@@ -43,7 +43,6 @@ def deployment(pool: PoolIdentity, effective: EffectiveGateway, gateway: Standal
             "replicas": effective.replicas,
             "selector": {"matchLabels": gateway_selector(pool.name)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "minReadySeconds": 0,
             "progressDeadlineSeconds": 600,
             "revisionHistoryLimit": 3,
             "template": {

@@ -47,7 +47,6 @@ def gateway_service(pool: PoolIdentity, gateway: EffectiveGateway) -> Manifest:
             ],
             "sessionAffinity": "None",
             "internalTrafficPolicy": "Cluster",
-            "publishNotReadyAddresses": False,
         },
     }
 
@@ -73,6 +72,5 @@ def endpoints_service(pool: PoolIdentity, tier: str) -> Manifest:
             ],
             "sessionAffinity": "None",
             "internalTrafficPolicy": "Cluster",
-            "publishNotReadyAddresses": False,
         },
     }
