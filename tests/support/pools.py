@@ -223,6 +223,7 @@ def full() -> dict[str, Any]:
         "model": model,
         "engine": engine,
         "rollout": {"maxUnavailable": 1},
+        "hostnames": ["reasoning.example.com"],
         "podOverrides": overrides,
     }
     whole = pool(
@@ -235,6 +236,13 @@ def full() -> dict[str, Any]:
             "mode": "InferenceGateway",
             "parentRefs": [{"name": "inference", "namespace": "gateways", "sectionName": "http"}],
             "failureMode": "FailOpen",
+            "standalone": {
+                "picker": "None",
+                "image": "example.org/envoy:1",
+                "imagePullSecrets": ["pull"],
+                "replicas": 3,
+                "serviceType": "LoadBalancer",
+            },
         },
         monitoring={"podMonitor": True, "rules": True},
         suspend=False,

@@ -88,6 +88,8 @@ class World:
         if manifest["kind"] == "StatefulSet":
             after["spec"]["replicas"] = before["spec"].get("replicas") if before else 1
             after["status"] = before.get("status", {}) if before else {}
+        elif before is not None and "status" in before:
+            after["status"] = before["status"]
         if before is not None:
             same = before["spec"] == after["spec"] if "spec" in after else True
             after["metadata"]["generation"] = before["metadata"]["generation"] + (0 if same else 1)

@@ -18,6 +18,7 @@ _CLUSTER_ROLE = {
     "apps/statefulsets": "get list watch create patch delete",
     "/services": "get list watch create patch delete",
     "policy/poddisruptionbudgets": "get list watch create patch delete",
+    "apps/deployments": "get list watch create patch delete",
     "/pods": "get list watch patch delete",
     "/pods/log": "get",
     "/events": "create patch list",

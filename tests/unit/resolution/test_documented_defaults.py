@@ -88,4 +88,5 @@ def test_every_documented_value_is_that_of_the_code(tier: EffectiveTier) -> None
         "rollout.maxUnavailable": str(tier.max_unavailable),
         "podOverrides.automountServiceAccountToken": "false",
         "runtime.showThinking": str(with_runtime.show_thinking).lower(),
+        "standalone.replicas": str(defaults.GATEWAY_REPLICAS),
     } | {name: documented()[name] for name in NOT_IMPLEMENTED}

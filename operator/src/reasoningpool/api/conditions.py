@@ -30,7 +30,10 @@ class ConditionType(StrEnum):
         "SizingVerified",
         "the engine's real KV pool agrees with the plan",
     )
-    GATEWAY_READY = ("GatewayReady", "the gateway's objects are in place; not set in this version")
+    GATEWAY_READY = (
+        "GatewayReady",
+        "every pod of the gateway serves; there with `gateway.mode` Standalone only",
+    )
     SCALING_ACTIVE = ("ScalingActive", "the autoscaler has its numbers; not set in this version")
     SCALING_LIMITED = ("ScalingLimited", "the autoscaler wants more than it may; not set in this version")
     METRICS_AVAILABLE = ("MetricsAvailable", "the metrics that scaling needs are there; not set in this version")
@@ -162,6 +165,12 @@ class Reason(StrEnum):
         ReasonGroup.FAILURE,
         "the API server refuses an object of the pool",
         "the message quotes it: a missing permission, or a field",
+    )
+    GATEWAY_NOT_STARTING = (
+        "GatewayNotStarting",
+        ReasonGroup.FAILURE,
+        "pods of the gateway are not ready 10 minutes after a change",
+        "`gateway.standalone.image` and `imagePullSecrets`; `kubectl describe pods` as the message says",
     )
     ACCEPTED = ("Accepted", ReasonGroup.SPEC, "the spec is valid; doubts about it are in the message")
     INVALID_SPEC = (

@@ -55,6 +55,7 @@ _COLUMNS: Final = (
     ("Reason", "string", ".status.reason", 0),
     ("GPUs", "integer", ".status.gpus", 1),
     ("Max-Seqs", "string", ".status.maxNumSeqs", 1),
+    ("URL", "string", ".status.url", 1),
     ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', 1),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )

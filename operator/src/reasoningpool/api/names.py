@@ -36,6 +36,9 @@ LABEL_TIER: Final = f"{GROUP}/tier"
 # On pods only and never in the StatefulSet's selector: taking it off takes a pod out of routing (design 5).
 LABEL_ROUTABLE: Final = f"{GROUP}/routable"
 
+# On the gateway's pods, which carry none of the engines' labels: the value is the pool's name.
+LABEL_GATEWAY: Final = f"{GROUP}/gateway"
+
 # On the pod template: changes exactly when what the pods run changes.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 
@@ -46,6 +49,8 @@ ENGINE_PORT_NAME: Final = "http"
 # Pool and tier names together, so that the longest child name (a pod's controller-revision-hash label
 # value, "<name>-<10 characters>", 63 at most) stays within Kubernetes' limits.
 MAX_NAME_LENGTH: Final = 45
+# Suffixes of other children: a tier of such a name would share one with another pool (ADR 6).
+RESERVED_TIER_NAMES: Final = ("pods", "gateway", "endpoints")
 
 
 def child_name(pool: str, tier: str) -> str:
@@ -61,6 +66,16 @@ def headless_service_name(pool: str, tier: str) -> str:
 def runtime_config_name(pool: str, tier: str) -> str:
     """Name of the ConfigMap that the request runtime of a tier reads."""
     return f"{child_name(pool, tier)}-runtime"
+
+
+def gateway_name(pool: str) -> str:
+    """Name of the gateway's Deployment, Service, ConfigMap and PodDisruptionBudget."""
+    return f"{pool}-gateway"
+
+
+def endpoints_service_name(pool: str, tier: str) -> str:
+    """Name of the headless Service that lists the pods of a tier that may get requests."""
+    return f"{child_name(pool, tier)}-endpoints"
 
 
 def pool_selector(pool: str) -> dict[str, str]:

@@ -6,63 +6,15 @@ shown in `status.tiers[].effective`, and so a GitOps tool never sees a differenc
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
-
 from reasoningpool.api.base import ApiModel, Rule, list_map, unique
-from reasoningpool.api.scalars import Flag, ObjectName
+from reasoningpool.api.scalars import Flag
 from reasoningpool.api.spec_engine import AcceleratorSpec, EngineSpec
+from reasoningpool.api.spec_gateway import GatewaySpec
 from reasoningpool.api.spec_model import ModelSpec
 from reasoningpool.api.spec_runtime import RuntimeSpec
 from reasoningpool.api.spec_tier import TierSpec
-
-
-class GatewayMode(StrEnum):
-    """Which routing configuration is written."""
-
-    INFERENCE_GATEWAY = "InferenceGateway"
-    STANDALONE = "Standalone"
-    NONE = "None"
-
-
-class ParentRef(ApiModel):
-    """A Gateway the routes attach to."""
-
-    name: ObjectName
-    """Name of the Gateway."""
-    namespace: ObjectName | None = None
-    """Default: the pool's namespace."""
-    section_name: ObjectName | None = None
-    """A listener of the Gateway. Default: all."""
-
-
-class FailureMode(StrEnum):
-    """What happens to requests while the endpoint picker is down."""
-
-    FAIL_OPEN = "FailOpen"
-    FAIL_CLOSE = "FailClose"
-
-
-class GatewaySpec(ApiModel):
-    """Routing to the tiers."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="(self.mode == 'InferenceGateway') == (has(self.parentRefs) && size(self.parentRefs) > 0)",
-            holds=lambda self: (self.mode == GatewayMode.INFERENCE_GATEWAY) == bool(self.parent_refs),
-            message="parentRefs are required for mode InferenceGateway and must be absent for the other modes",
-            field=".parentRefs",
-        ),
-    )
-
-    mode: GatewayMode
-    """InferenceGateway, Standalone or None."""
-    parent_refs: Annotated[tuple[ParentRef, ...], Field(max_length=8)] | None = None
-    """Gateways the routes attach to."""
-    failure_mode: FailureMode | None = None
-    """Default: FailOpen."""
 
 
 class MonitoringSpec(ApiModel):

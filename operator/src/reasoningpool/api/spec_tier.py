@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from reasoningpool.api.base import ApiModel, Rule, at_most_one, list_map, unique
+from reasoningpool.api.names import RESERVED_TIER_NAMES
 from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.scalars import (
     Memory,
     Milliseconds,
     ModelId,
+    ObjectName,
     Percent,
     Permille,
     PositiveReplicas,
@@ -174,9 +176,9 @@ class TierSpec(ApiModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.name != 'pods'",
-            holds=lambda self: self.name != "pods",
-            message="the name pods is taken by the Services that give pods their names; use another one",
+            cel=f"!(self.name in {list(RESERVED_TIER_NAMES)})",
+            holds=lambda self: self.name not in RESERVED_TIER_NAMES,
+            message=f"the names {', '.join(RESERVED_TIER_NAMES)} are taken by other objects of a pool; use another one",
             field=".name",
         ),
         unique("efforts", "name"),
@@ -260,5 +262,7 @@ class TierSpec(ApiModel):
     """Merged over the pool's engine, field by field."""
     rollout: RolloutSpec | None = None
     """How pods are replaced."""
+    hostnames: Annotated[tuple[ObjectName, ...], Field(max_length=8)] | None = None
+    """Host names by which the gateway sends every request to this tier."""
     pod_overrides: PodOverrides | None = None
     """Merged into the rendered pod by name; for what has no field of its own."""

@@ -220,6 +220,8 @@ class ReasoningPoolStatus(ApiModel):
     """Devices all desired replicas need."""
     max_num_seqs: Text | None = None
     """Sequences per replica of each tier, such as reasoning 12, chat 64."""
+    url: Text | None = None
+    """Base URL of the pool's gateway inside the cluster, absent without one."""
     tiers: (
         Annotated[
             tuple[TierStatus, ...],

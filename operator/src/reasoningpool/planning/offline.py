@@ -59,6 +59,8 @@ def offline_pool(pool: ReasoningPool, settings: ResolutionSettings) -> OfflinePo
     outcome = pool_outcome(pool, effective, empty, findings)
     found = (*effective.findings, *findings.all())
     manifests = [*outcome.shared.manifests, *(m for tier in outcome.tiers for m in _with_replicas(tier))]
+    if outcome.gateway is not None:
+        manifests.extend(outcome.gateway.manifests)
     return OfflinePool(
         name=pool.name,
         namespace=pool.namespace,

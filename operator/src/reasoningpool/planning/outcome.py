@@ -9,6 +9,7 @@ from reasoningpool.api.findings import Finding, Findings, warning
 from reasoningpool.api.resource import ReasoningPool
 from reasoningpool.api.spec_tier import TierSpec
 from reasoningpool.objects import KINDS, Manifest, ObjectKey
+from reasoningpool.planning.gateway import GatewayOutcome, gateway_outcome
 from reasoningpool.planning.live import LiveTier, live_tier
 from reasoningpool.planning.observations import KVPoolRequest
 from reasoningpool.planning.previous import PreviousStatus, PreviousTier
@@ -76,17 +77,21 @@ class PoolOutcome:
 
     tiers: tuple[TierOutcome, ...]
     shared: SharedOutcome
+    gateway: GatewayOutcome | None  # None where the operator runs none
 
 
 def pool_outcome(pool: ReasoningPool, effective: EffectivePool, snapshot: Snapshot, findings: Findings) -> PoolOutcome:
     """Size and render the tiers, and render what they share; input the calculation refuses becomes a finding."""
-    manifests = render_pool(PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid))
+    identity = PoolIdentity(name=pool.name, namespace=pool.namespace, uid=pool.uid)
+    manifests = render_pool(identity)
     objects = {ObjectKey.of(manifest) for manifest in manifests}
     failures = tuple(f for f in snapshot.failures if f.key in objects and not KINDS.of(f.key).shared)
-    return PoolOutcome(
-        tiers=() if effective.errors else _tier_outcomes(pool, effective, snapshot, findings),
-        shared=SharedOutcome(manifests=manifests, failures=failures),
-    )
+    tiers = () if effective.errors else _tier_outcomes(pool, effective, snapshot, findings)
+    gateway = None
+    if effective.gateway is not None and tiers:
+        destinations = [(t.tier, t.sizing if isinstance(t.sizing, SizingPlan) else None) for t in tiers]
+        gateway = gateway_outcome(identity, effective.gateway, destinations, snapshot)
+    return PoolOutcome(tiers=tiers, shared=SharedOutcome(manifests=manifests, failures=failures), gateway=gateway)
 
 
 def _tier_outcomes(

@@ -21,6 +21,7 @@ from reasoningpool.planning.pod_deletions import pod_deletions
 from reasoningpool.planning.previous import PreviousStatus
 from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
+from reasoningpool.planning.status.gateway_ready import gateway_ready
 from reasoningpool.planning.status.pool_status import kept_status, pool_status
 from reasoningpool.planning.verification.kv_pools import kv_pool_requests
 from reasoningpool.resolution.resolve import ResolutionSettings, resolve
@@ -83,7 +84,9 @@ def plan(snapshot: Snapshot, *, now: datetime, settings: PlanningSettings) -> Pl
 def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None:
     if any(tier.verdict is not None and tier.verdict.correction is not None for tier in outcome.tiers):
         return 0.0  # once this status is written, the next plan applies the correction
-    settled = not outcome.shared.failures and all(state.reason is Reason.ALL_READY for state in states.values())
+    gateway = outcome.gateway is None or gateway_ready(outcome.gateway).status is ConditionStatus.TRUE
+    tiers = all(state.reason is Reason.ALL_READY for state in states.values())
+    settled = gateway and tiers and not outcome.shared.failures
     return None if settled else _REQUEUE_SECONDS
 
 
@@ -130,6 +133,8 @@ def _applies(snapshot: Snapshot, outcome: PoolOutcome) -> tuple[Apply, ...]:
                     why=why(manifest, f"tier {name}", tier.change if is_set else None),
                 )
             )
+    if outcome.gateway is not None:
+        applies.extend(Apply(manifest=manifest, why=why(manifest, "gateway")) for manifest in outcome.gateway.manifests)
     return tuple(sorted(applies, key=lambda apply: KINDS.rank(ObjectKey.of(apply.manifest))))
 
 

@@ -9,6 +9,9 @@ from reasoningpool.sizing.constants import DEFAULT_UTILIZATION_PERCENT
 
 # The stock image of the newest version whose arguments and KV planner the project is tested against.
 ENGINE_IMAGE: Final = "vllm/vllm-openai:v0.33.0"
+# The version whose `--mode validate` the rendered configuration passes in the tests.
+GATEWAY_IMAGE: Final = "envoyproxy/envoy:v1.40.0"
+GATEWAY_REPLICAS: Final = 2
 MEMORY_UTILIZATION_PERCENT: Final = DEFAULT_UTILIZATION_PERCENT
 PREEMPTION_RISK_PERMILLE: Final = 10
 # Seconds between the end of routing and SIGTERM: endpoint changes reach every proxy within a few seconds.

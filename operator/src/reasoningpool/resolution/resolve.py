@@ -15,6 +15,7 @@ from reasoningpool.model.geometry import Geometry
 from reasoningpool.resolution import defaults
 from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
+from reasoningpool.resolution.gateway import resolve_gateway
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
 from reasoningpool.resolution.runtime import resolve_runtime
@@ -44,8 +45,14 @@ def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
         if (resolved := _tier(pool, tier, f"spec.tiers[{index}]", findings, settings)) is not None
     ]
     _check_shared_claims(pool, findings)
+    gateway = resolve_gateway(pool.spec, findings)
     return EffectivePool(
-        name=pool.name, namespace=pool.namespace, uid=pool.uid, tiers=tuple(tiers), findings=findings.all()
+        name=pool.name,
+        namespace=pool.namespace,
+        uid=pool.uid,
+        tiers=tuple(tiers),
+        gateway=gateway,
+        findings=findings.all(),
     )
 
 

@@ -9,6 +9,7 @@ from reasoningpool.api.findings import Finding, errors_of, warnings_of
 from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.api.spec_engine import ChatTemplate
+from reasoningpool.api.spec_gateway import ServiceType
 from reasoningpool.api.spec_model import ModelCache, ModelSource, PullPolicy, Quantization, SecretKeyRef
 from reasoningpool.api.spec_runtime import OverBudget
 from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeSpec, Workload
@@ -107,13 +108,28 @@ class EffectiveTier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveGateway:
+    """The Standalone gateway of a pool; `hostnames` has those of each tier that is also reached by its host."""
+
+    image: str
+    image_pull_secrets: tuple[str, ...]
+    replicas: int
+    service_type: ServiceType
+    hostnames: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePool:
-    """A pool whose tiers can be planned. `findings` with an error means that `tiers` must not be used."""
+    """A pool whose tiers can be planned. `findings` with an error means that `tiers` must not be used.
+
+    `gateway` is None where none is rendered.
+    """
 
     name: str
     namespace: str
     uid: str
     tiers: tuple[EffectiveTier, ...]
+    gateway: EffectiveGateway | None = None
     findings: tuple[Finding, ...]
 
     @property

@@ -51,7 +51,7 @@ _BOOKKEEPING: Final = (ANNOTATION_INTENT, ANNOTATION_MAX_NUM_SEQS, ANNOTATION_TE
 _MOST_DIGITS: Final = 18  # of a number that somebody may have written by hand
 
 # Of a tier's spec: what says nothing about its pods.
-_NOT_ABOUT_PODS: Final = frozenset({"name", "replicas", "scaling", "rollout"})
+_NOT_ABOUT_PODS: Final = frozenset({"name", "replicas", "scaling", "rollout", "hostnames"})
 # Of what a user writes about the pods: what says nothing about the KV pool or how it is used. Whatever is not
 # listed counts, so that a field added later voids a correction rather than keeps a wrong one.
 _NOT_ABOUT_SIZING: Final = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reasoningpool.api.conditions import ConditionType, Reason
-from reasoningpool.api.spec import GatewayMode, ReasoningPoolSpec
+from reasoningpool.api.spec import ReasoningPoolSpec
+from reasoningpool.api.spec_gateway import GatewayMode
 from reasoningpool.api.spec_tier import Workload
 from reasoningpool.planning.status.conditions import Condition, unknown
 
@@ -11,12 +12,12 @@ from reasoningpool.planning.status.conditions import Condition, unknown
 def feature_conditions(spec: ReasoningPoolSpec) -> tuple[Condition, ...]:
     """Unknown conditions for what the spec asks for and this version does not do yet."""
     found: list[Condition] = []
-    if spec.gateway is not None and spec.gateway.mode is not GatewayMode.NONE:
+    if spec.gateway is not None and spec.gateway.mode is GatewayMode.INFERENCE_GATEWAY:
         found.append(
             unknown(
                 ConditionType.GATEWAY_READY,
                 Reason.NOT_IMPLEMENTED,
-                f"spec.gateway has no effect yet: no {spec.gateway.mode} objects are written; use the tiers' Services",
+                "mode InferenceGateway has no effect yet: use mode Standalone, or the tiers' Services",
             )
         )
     if any(tier.scaling for tier in spec.tiers):

@@ -18,6 +18,7 @@ from reasoningpool.planning.snapshot import Snapshot
 from reasoningpool.planning.status import conditions as cond
 from reasoningpool.planning.status.conditions import Condition
 from reasoningpool.planning.status.features import feature_conditions
+from reasoningpool.planning.status.gateway_ready import gateway_ready
 from reasoningpool.planning.status.sizing_verified import sizing_verified
 from reasoningpool.planning.status.tier_status import tier_status
 from reasoningpool.planning.unused_fields import unused_pool_fields
@@ -42,6 +43,7 @@ def pool_status(
         _sized(states),
         _workloads_ready(states, refusals(outcome.shared.failures)),
         sizing_verified(tier.verdict for tier in outcomes if tier.verdict),
+        *([gateway_ready(outcome.gateway)] if outcome.gateway else ()),
         *feature_conditions(pool.spec),
     )
     ready = cond.fold(found)
@@ -49,6 +51,7 @@ def pool_status(
         ready = cond.unknown(
             ConditionType.READY, Reason.SUSPENDED, f"suspended: nothing is changed or removed; {ready.message}"
         )
+    url = {"url": outcome.gateway.url} if outcome.gateway else {}
     return {
         "observedGeneration": pool.generation,
         "conditions": cond.render((ready, *found), before, generation=pool.generation, now=now),
@@ -62,7 +65,7 @@ def pool_status(
             )
             for tier in outcomes
         ],
-    } | _summary(outcomes, ready.reason)
+    } | (_summary(outcomes, ready.reason) | url)
 
 
 def _accepted(warnings: tuple[Finding, ...]) -> Condition:
