@@ -499,7 +499,8 @@ async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world):
+@pytest.mark.field_report("K18")
+async def test_rejected_child_does_not_block_others_and_is_not_resent(world):
     bad = world.service("p-bad")
     bad["spec"]["ports"][0]["port"] = 99999
     wanted = (apply(bad), apply(world.service()), engines(world, 1))
@@ -514,14 +515,16 @@ async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world)
     assert world.kube.requests["apply", "Service"] == sent
 
 
-async def test_k18_a_changed_wish_is_tried_at_once_and_clears_the_refusal(world):
+@pytest.mark.field_report("K18")
+async def test_changed_child_is_applied_at_once_and_clears_the_failure(world):
     bad = world.service()
     bad["spec"]["ports"][0]["port"] = 99999
     assert (await world.carry_out(apply(bad))).failures
     assert (await world.carry_out(apply(world.service()))).failures == ()
 
 
-async def test_k18_a_field_the_server_does_not_know_is_permanent_although_it_says_500(world):
+@pytest.mark.field_report("K18")
+async def test_unknown_field_is_permanent_although_the_server_answers_500(world):
     strange = world.service()
     strange["spec"]["bogus"] = True
     (failure,) = (await world.carry_out(apply(strange))).failures
@@ -651,7 +654,8 @@ async def test_deletes_remove_what_was_seen_and_nothing_else(world):
     assert world.cluster.get("Service", "p-a")["metadata"]["uid"] == seen["p-a"]
 
 
-async def test_k01_what_is_gone_already_is_deleted_without_complaint(world):
+@pytest.mark.field_report("K01")
+async def test_deleting_an_absent_object_succeeds(world):
     await settled(world, apply(world.service()))
     uid = world.cluster.get("Service", "p-a")["metadata"]["uid"]
     delete = Delete(why="a test", key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid=uid)
@@ -752,14 +756,16 @@ async def test_stateful_set_that_a_plan_only_scales_is_scaled_once(world):
 # -- leadership and credentials ------------------------------------------------------------------------------------
 
 
-async def test_k07_without_leadership_not_one_write_is_sent(world):
+@pytest.mark.field_report("K07")
+async def test_no_write_is_sent_without_leadership(world):
     world.executor = Executor(world.kube, world.store, may_write=lambda: False)
     with pytest.raises(NotLeading):
         await world.carry_out(engines(world, 1))
     assert live(world) is None
 
 
-async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
+@pytest.mark.field_report("K07")
+async def test_losing_leadership_stops_a_plan_midway(world):
     answers = iter([True, False])
     world.executor = Executor(world.kube, world.store, may_write=lambda: next(answers, False))
     with pytest.raises(NotLeading):
@@ -767,9 +773,8 @@ async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
     assert [item["metadata"]["name"] for item in world.cluster.list("Service")] == ["p-1"]
 
 
-async def test_k13_a_token_that_the_server_refuses_is_read_again_and_the_request_repeated(
-    crd_cluster, apiserver, tmp_path
-):
+@pytest.mark.field_report("K13")
+async def test_rejected_token_is_reread_and_the_request_repeated(crd_cluster, apiserver, tmp_path):
     import base64
 
     import yaml
@@ -803,7 +808,8 @@ async def test_errors_of_the_server_arrive_as_ours(world):
         await world.kube.apply(bad, manager="test")
 
 
-async def test_k14_a_request_without_an_answer_ends(world):
+@pytest.mark.field_report("K14")
+async def test_unanswered_request_times_out(world):
     from reasoningpool.adapters.errors import Unreachable
 
     accepted = []

@@ -61,8 +61,9 @@ def test_ready_pool_says_so_in_every_column() -> None:
     assert sizing["kvBytesPerToken"] == 131_072
 
 
-def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
-    """K08: what is not in the schema would be pruned and written again for ever."""
+@pytest.mark.field_report("K08")
+def test_status_has_only_declared_fields() -> None:
+    """What is not in the schema would be pruned, and written again in every cycle."""
     world = World(full())
     world.settings = _allowing("engine")
     world.step()
@@ -108,7 +109,7 @@ def test_removed_tier_is_pruned_and_nothing_else() -> None:
     [
         (pool(model={"id": "No/Such"}), "UnknownModel", "spec.model.id"),
         (pool(accelerator={"product": "H100-SXM"}), "UnknownAccelerator", "did you mean H100-SXM-80GB"),
-        (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),  # K18
+        (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),
         (changed(pool(), "spec.model.configJSON", '{"a"'), "InvalidSpec", "spec.model.configJSON: is no JSON: line 1"),
         (changed(pool(), "spec.model.configJSON", "[1]"), "InvalidSpec", "must be a JSON object"),
         (changed(pool(), "spec.model.configJSON", "[" * 20_000), "InvalidSpec", "spec.model.configJSON: is no config"),
@@ -201,7 +202,8 @@ def test_tier_without_replicas_leaves_the_number_alone() -> None:
     assert world.pool["status"]["ready"] == "1/5"
 
 
-def test_r12_replica_changes_leave_the_pod_template_alone() -> None:
+@pytest.mark.field_report("R12")
+def test_replica_changes_do_not_touch_the_pod_template() -> None:
     world = ready_world()
     templates = []
     for replicas in (2, 3, 4, 5):
@@ -230,7 +232,8 @@ def test_rollout_is_announced_with_what_changes_and_followed_to_its_end() -> Non
     assert world.pool["status"]["tiers"][0]["reason"] == "AllReplicasReady"
 
 
-def test_r08_old_pods_do_not_make_a_new_revision_ready() -> None:
+@pytest.mark.field_report("R08")
+def test_old_pods_do_not_make_a_new_revision_ready() -> None:
     world = ready_world(pool(tiers=[tier(replicas=3)]))
     world.edit(pool(tiers=[tier(replicas=3, maxNumSeqs=2)]))
     world.step()
@@ -242,7 +245,8 @@ def test_r08_old_pods_do_not_make_a_new_revision_ready() -> None:
     assert ready["observedGeneration"] == world.pool["metadata"]["generation"]
 
 
-def test_r06_stuck_pod_of_an_old_revision_is_deleted_and_no_other() -> None:
+@pytest.mark.field_report("R06")
+def test_only_the_stuck_pod_of_an_old_revision_is_deleted() -> None:
     world = ready_world(pool(tiers=[tier(replicas=3)]))
     good = world.pool["spec"]
     world.edit(changed(world.pool, "spec.model.parsers", {"reasoning": "typo"}))

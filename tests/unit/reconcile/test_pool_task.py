@@ -147,8 +147,9 @@ async def test_wakes_during_a_cycle_lead_to_exactly_one_more():
         assert world.task.cycles == 2
 
 
+@pytest.mark.field_report("K02")
 @pytest.mark.parametrize("live", [None, pool(uid="another"), pool(deletionTimestamp="2026-01-01T00:00:00Z")])
-async def test_k02_a_pool_that_is_gone_leaving_or_replaced_ends_its_task_without_a_write(live):
+async def test_gone_or_replaced_pool_ends_its_task_without_a_write(live):
     world = World(planner=nothing)
     async with world:
         await world.until(lambda: world.executor.statuses)
@@ -159,7 +160,8 @@ async def test_k02_a_pool_that_is_gone_leaving_or_replaced_ends_its_task_without
     assert world.events.forgotten == ["uid-p"]
 
 
-async def test_k18_transient_errors_are_tried_again_with_growing_delays(caplog):
+@pytest.mark.field_report("K18")
+async def test_transient_errors_are_retried_with_growing_delays(caplog):
     caplog.set_level(logging.WARNING)
     errors = [Transient("overloaded", status=503), Transient("overloaded", status=503)]
     async with World(planner=nothing, script=errors) as world:
@@ -168,7 +170,8 @@ async def test_k18_transient_errors_are_tried_again_with_growing_delays(caplog):
     assert [record.getMessage().split(";")[0] for record in caplog.records] == ["overloaded (HTTP 503)"] * 2
 
 
-async def test_k18_a_fault_of_ours_is_logged_and_told_in_the_status_and_stops_nobody(caplog):
+@pytest.mark.field_report("K18")
+async def test_internal_error_is_logged_and_reported_and_stops_no_other_pool(caplog):
     answers = [KeyError("tiers"), Plan(status={"reason": "Ok"})]
     async with World(planner=lambda _: answers.pop(0)) as world:
         await world.until(lambda: len(world.executor.statuses) == 2)
@@ -178,7 +181,8 @@ async def test_k18_a_fault_of_ours_is_logged_and_told_in_the_status_and_stops_no
     assert (record.pool_namespace, record.pool) == ("llm", "p")
 
 
-async def test_k18_backing_off_grows_to_the_limit_and_only_a_change_of_the_pool_cuts_it_short():
+@pytest.mark.field_report("K18")
+async def test_backoff_grows_to_its_limit_and_only_a_pool_change_ends_it():
     timing = Timing(resync=60, settle=0, gap=0, first_backoff=30, max_backoff=300)
     async with World(planner=lambda _: KeyError("x"), timing=timing) as world:
         await world.until(lambda: len(world.executor.statuses) == 1)

@@ -206,13 +206,15 @@ FIELDS: list[tuple[str, dict[str, Any], Callable[[Pod], Any], Any]] = [
 ]
 
 
+@pytest.mark.field_report("U11")
 @pytest.mark.parametrize(("stated", "where", "expected"), [f[1:] for f in FIELDS], ids=[f[0] for f in FIELDS])
-def test_u11_every_field_reaches_the_pod(stated: dict[str, Any], where: Callable[[Pod], Any], expected: Any) -> None:
+def test_every_override_reaches_the_pod(stated: dict[str, Any], where: Callable[[Pod], Any], expected: Any) -> None:
     template = b.render(b.tier(overrides=stated))["spec"]["template"]
     assert where(template) == expected
 
 
-def test_u11_the_table_covers_every_field_of_the_overrides() -> None:
+@pytest.mark.field_report("U11")
+def test_table_covers_every_override_field() -> None:
     stated = {field for _, overrides, _, _ in FIELDS for field in overrides}
     assert stated == {str(field.alias) for field in PodOverrides.model_fields.values()}
 

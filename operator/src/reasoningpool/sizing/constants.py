@@ -133,7 +133,10 @@ UNKNOWN_TIME_PER_OUTPUT_TOKEN_MS: Final = 50.0  # a custom accelerator without a
 # general knowledge, no data sheet was read. Products of one capability differ by up to 1.5 times.
 FLOP_PER_BYTE: Final = {(8, 0): 155.0, (8, 6): 205.0, (8, 9): 400.0, (9, 0): 250.0, (10, 0): 280.0, (10, 3): 280.0}
 FLOP_PER_BYTE_OTHER: Final = 200.0
-FP8_FROM_CAPABILITY: Final = (8, 9)  # Ada; below it kernels refuse e4m3 and nothing multiplies in FP8 (S06)
+FP8_FROM_CAPABILITY: Final = (
+    8,
+    9,
+)  # Ada; below it kernels refuse e4m3 and nothing multiplies in FP8 (field report S06)
 COMPUTE_SHARE: Final = Constant(0.5, "of the dense tensor rate in prefill", 0.3, 0.7, "reasoned; no GPU was measured")
 CPU_PREFILL_TOKENS_PER_S: Final = 1_000.0  # stand-in: a CPU serves tests, not load
 UNKNOWN_PREFILL_TOKENS_PER_S: Final = 5_000.0  # a custom accelerator without a stated bandwidth
