@@ -25,7 +25,7 @@ def test_more_sequences_are_never_preempted_less() -> None:
 
 
 def test_throughput_rises_while_nothing_is_preempted_and_falls_once_much_is() -> None:
-    """On a GPU recomputing a run costs about two thirds of a request's engine time (design 2.2)."""
+    """On a GPU recomputing a run costs about two thirds of a request's engine time."""
     points = throughput_curve(sizing_input())
     free = [point.output_tokens_per_second for point in points if point.preemptions_per_request == 0]
     assert free == sorted(free)

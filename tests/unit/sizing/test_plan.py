@@ -1,4 +1,4 @@
-"""The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
+"""The whole calculation: the worked example, explicit values, the CPU, times, words, and budgets that do not fit."""
 
 import re
 from dataclasses import fields, replace

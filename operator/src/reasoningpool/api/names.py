@@ -31,7 +31,7 @@ APP_NAME: Final = "vllm"
 
 LABEL_POOL: Final = f"{GROUP}/pool"
 LABEL_TIER: Final = f"{GROUP}/tier"
-# On pods only and never in the StatefulSet's selector: taking it off takes a pod out of routing (design 5).
+# On pods only and never in the StatefulSet's selector: taking it off takes a pod out of routing.
 LABEL_ROUTABLE: Final = f"{GROUP}/routable"
 
 # On the pod template: changes exactly when what the pods run changes.

@@ -1,4 +1,4 @@
-"""Verify, then trust: the engines' real KV pools against the plan (design 2.2), and what follows from a shortfall."""
+"""Verify, then trust: the engines' real KV pools against the plan (docs/verification.md), and what follows from a shortfall."""
 
 from __future__ import annotations
 

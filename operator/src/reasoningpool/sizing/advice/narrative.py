@@ -22,7 +22,7 @@ gib = human_bytes
 
 
 def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]:
-    """All steps of a plan, in the order of design section 2."""
+    """All steps of a plan, in the order of docs/sizing.md."""
     frame, layout = found.frame, found.frame.layout
     blocks = frame.blocks(found.sequences)
     limit, native = _limit_words(found), frame.inputs.geometry.native_context_tokens
