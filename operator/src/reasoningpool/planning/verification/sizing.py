@@ -1,4 +1,4 @@
-"""Verify, then trust: the engines' real KV pools against the plan (docs/verification.md), and what follows from a shortfall."""
+"""The engines' real KV pools against the plan, and what follows from a shortfall (docs/verification.md)."""
 
 from __future__ import annotations
 
