@@ -29,7 +29,7 @@ ROOT = {"podOverrides": {"securityContext": {"runAsNonRoot": False, "runAsUser":
 # namespace labels, an object in it, the tier, what the API server says, what the advice names
 CAUSES: dict[str, tuple[dict[str, str], dict[str, Any] | None, dict[str, Any], str, str]] = {
     "quota": ({}, QUOTA, {}, "exceeded quota: limit, requested: requests.nvidia.com/gpu=1", "raise quota"),
-    "quota-of-limits": ({}, NO_LIMITS, {}, "must specify limits.cpu for: engine", "quota limit counts what"),
+    "quota-of-limits": ({}, NO_LIMITS, {}, "must specify limits.cpu for: engine", "quota limit requires a value"),
     "limit-range": ({}, LIMIT_RANGE, {}, "maximum memory usage per Container is 1Gi", "change the LimitRange"),
     "priority-class": ({}, None, PRIORITY, "no PriorityClass with name no-such-class", "create the PriorityClass no-s"),
     "runtime-class": ({}, None, RUNTIME, 'RuntimeClass "no-such-runtime" not found', "install that RuntimeClass"),

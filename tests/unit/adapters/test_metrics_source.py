@@ -98,11 +98,11 @@ def test_no_rate_where_nothing_was_served() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda _: (200, vector()), "knows no vllm:request_generation_tokens in the last 7d"),
-        (lambda _: (400, b'{"status":"error","error":"bad duration"}'), "refuses the query: HTTP Status Code 400"),
+        (lambda _: (200, vector()), "has no vllm:request_generation_tokens in the last 7d"),
+        (lambda _: (400, b'{"status":"error","error":"bad duration"}'), "rejected the query: HTTP Status Code 400"),
         (lambda _: (200, b"<html>"), "does not answer as expected"),
         (lambda _: (200, b'{"data": {}}'), "does not answer as expected"),
-        (lambda _: (200, b'{"data": {"result": [{"metric": {}}]}}'), "does not answer as Prometheus does"),
+        (lambda _: (200, b'{"data": {"result": [{"metric": {}}]}}'), "does not answer like Prometheus"),
         (lambda _: (200, vector(({"model_name": "m"}, "1"))), "of model 'm' has no bucket"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_configuration_that_is_no_object(config: Any) -> None:
 
 
 def test_an_unknown_quantization_lists_the_known_ones() -> None:
-    with pytest.raises(GeometryError, match=r"known are .*awq.*fp8"):
+    with pytest.raises(GeometryError, match=r"supported: .*awq.*fp8"):
         Geometry.from_config(dense_config(), "fp7")
 
 

@@ -110,7 +110,11 @@ def test_removed_tier_is_pruned_and_nothing_else() -> None:
         (pool(model={"id": "No/Such"}), "UnknownModel", "spec.model.id"),
         (pool(accelerator={"product": "H100-SXM"}), "UnknownAccelerator", "did you mean H100-SXM-80GB"),
         (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),
-        (changed(pool(), "spec.model.configJSON", '{"a"'), "InvalidSpec", "spec.model.configJSON: is no JSON: line 1"),
+        (
+            changed(pool(), "spec.model.configJSON", '{"a"'),
+            "InvalidSpec",
+            "spec.model.configJSON: is not valid JSON: line 1",
+        ),
         (changed(pool(), "spec.model.configJSON", "[1]"), "InvalidSpec", "must be a JSON object"),
         (changed(pool(), "spec.model.configJSON", "[" * 20_000), "InvalidSpec", "spec.model.configJSON: is no config"),
         (changed(pool(), "spec.model.configJSON", "9" * 5_000), "InvalidSpec", "spec.model.configJSON: is no config"),

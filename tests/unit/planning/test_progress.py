@@ -145,7 +145,7 @@ def test_an_engine_killed_for_memory_is_told_while_it_loads_and_after() -> None:
     first(world)["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     reason, message = said(world)
     assert reason == "Ready"
-    assert "before its restart at 2025-12-31T23:00:00Z pod p-reasoning-0 was killed for host memory" in message
+    assert "before its restart at 2025-12-31T23:00:00Z pod p-reasoning-0 was OOM-killed, host memory" in message
 
 
 def test_a_clean_restart_of_a_pod_that_serves_is_not_told() -> None:
@@ -160,7 +160,7 @@ def test_an_engine_that_stops_answering_is_not_called_loading() -> None:
     first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T23:00:00Z"
     reason, message = said(world)
     assert reason == "NotReady"
-    assert "served and does not answer its readiness probe any more (kubectl logs p-reasoning-0)" in message
+    assert "was serving but no longer passes its readiness probe (kubectl logs p-reasoning-0)" in message
 
 
 def test_an_engine_that_has_just_loaded_is_not_called_silent() -> None:
@@ -170,7 +170,7 @@ def test_an_engine_that_has_just_loaded_is_not_called_silent() -> None:
     first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T20:00:00Z"
     reason, message = said(world)
     assert reason == "Starting"
-    assert "has loaded its model and has not passed its readiness probe yet" in message
+    assert "has loaded its model but has not passed its readiness probe yet" in message
 
 
 # -- starts ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,10 @@ def test_a_loading_replica_tells_since_when_and_until_when_at_most() -> None:
     first(world)["spec"] = {"containers": [{"name": "engine", "startupProbe": probe}]}
     reason, message = said(world)
     assert reason == "Starting"
-    assert "loads its model since 2026-01-01T00:00:10Z, for at most 4380 s (until 2026-01-01T01:13:10Z)" in message
+    assert (
+        "has been loading its model since 2026-01-01T00:00:10Z, for at most 4380 s (until 2026-01-01T01:13:10Z)"
+        in message
+    )
 
 
 def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
@@ -193,7 +196,7 @@ def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
     world.roll("p-reasoning", ready=False, state={"waiting": {"reason": "ContainerCreating"}})
     assert "p-reasoning-0 is being prepared" in said(world)[1]
     first(world)["status"] = {"conditions": []}
-    assert "p-reasoning-0 waits for the scheduler" in said(world)[1]
+    assert "p-reasoning-0 is waiting for the scheduler" in said(world)[1]
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     first(world)["status"] = {"conditions": [gated]}
     first(world)["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
@@ -275,7 +278,7 @@ def test_a_suspended_pool_tells_what_it_keeps_back() -> None:
     world.edit(pool(suspend=True, tiers=[tier(replicas=3, maxNumSeqs=3)]))
     reason, message = said(world)
     assert reason == "Suspended"
-    assert "2 of 2 replicas ready; kept back while spec.suspend is true: " in message
+    assert "2 of 2 replicas ready; held back while spec.suspend is true: " in message
     assert "--max-num-seqs" in message
     assert "3 replicas in place of 2" in message
     assert "at most" not in message
@@ -287,7 +290,7 @@ def test_a_suspended_pool_still_tells_why_a_pod_fails_and_counts_what_there_is()
     unready(world, state={"running": {}}, lastState=OOM, restartCount=1)
     reason, message = said(world)
     assert reason == "Suspended"
-    assert "killed for host memory" in message
+    assert "OOM-killed, host memory" in message
     assert message.endswith("1 of 2 replicas serve")
 
 
@@ -301,7 +304,7 @@ def test_budgets_that_no_longer_fit_leave_the_running_replicas_as_they_were() ->
     world.step()
     ready = condition(world.pool["status"])
     assert ready["reason"] == "DoesNotFit"
-    assert "its StatefulSet stays as it was, and so do the 2 replicas of it (2 ready)" in ready["message"]
+    assert "its StatefulSet stays as it was, and so do its 2 replicas (2 ready)" in ready["message"]
     fresh = World(changed(pool(), "spec.tiers.0.accelerator", {"product": "L4-24GB"}))
     fresh.step()
     assert "nothing is created for it" in condition(fresh.pool["status"])["message"]

@@ -63,7 +63,7 @@ def test_pool_that_agrees_is_verified_with_both_figures_and_nothing_more_is_writ
     world = World(copy.deepcopy(CPU_POOL))
     assert len(run_until_settled(world, true_engine)) == 1
     assert (verified(world)["status"], verified(world)["reason"]) == ("True", "Verified")
-    assert "holds 32,640 tokens, planned were 32,640" in verified(world)["message"]
+    assert "holds 32,640 tokens; 32,640 were planned" in verified(world)["message"]
     assert entry(world)["sizing"]["verified"] == {
         "numBlocks": 256, "blockSize": 128, "usableKVTokens": 32_640, "plannedUsableKVTokens": 32_640,
     }  # fmt: skip
@@ -220,7 +220,7 @@ def test_pool_that_cannot_hold_one_request_is_said_with_advice_and_leaves_the_po
     [
         (KVPoolProblem.TIMEOUT, "MetricsUnreachable", "NetworkPolicy"),
         (KVPoolProblem.UNREACHABLE, "MetricsUnreachable", "outside the pod network"),
-        (KVPoolProblem.BAD_ANSWER, "MetricMissing", "no metrics page"),
+        (KVPoolProblem.BAD_ANSWER, "MetricMissing", "not return a vLLM metrics page"),
         (KVPoolProblem.NO_METRIC, "MetricMissing", "--disable-log-stats"),
         (KVPoolProblem.TOO_LARGE, "MetricMissing", "too large"),
     ],
@@ -238,7 +238,7 @@ def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(
 @pytest.mark.parametrize(
     ("record", "status", "words"),
     [
-        ("3", "True", "the 3 sequences that run fit the real pool"),
+        ("3", "True", "the 3 sequences it runs with fit the real pool"),
         ("3000", "Unknown", "the pods run an earlier plan"),
         (None, "Unknown", "the pods run an earlier plan"),  # written before the limit was recorded
         ("three", "Unknown", "the pods run an earlier plan"),

@@ -207,7 +207,7 @@ async def test_a_missing_permission_is_said_in_the_log(caplog):
 async def test_a_status_the_server_refuses_is_logged_as_a_fault_of_ours(caplog):
     async with World(planner=nothing, script=[Permanent("status.x: unknown", status=422)]) as world:
         await world.until(lambda: world.executor.statuses)
-    assert "refuses what the operator sends" in caplog.text
+    assert "rejects the operator's request" in caplog.text
 
 
 async def test_a_refusal_of_this_cycle_is_in_this_cycles_status():

@@ -249,7 +249,7 @@ def test_labels_that_selectors_rely_on_stay_with_a_warning(key: str) -> None:
     labels = b.render(tier)["spec"]["template"]["metadata"]["labels"]
     assert labels[key] != "mine"
     assert labels["app.kubernetes.io/part-of"] == "shop"
-    assert f"{key} is the operator's own" in b.warnings(tier)
+    assert f"{key} is set by the operator" in b.warnings(tier)
 
 
 def test_the_revision_annotation_cannot_be_overridden() -> None:

@@ -72,12 +72,12 @@ def test_runs_beyond_the_last_bound_are_said() -> None:
     ("text", "words", "line"),
     [
         ("", f"has no histogram {OUTPUT}", None),
-        ("prompt_tokens,output_tokens\n1,2\n", "is no metrics page", 1),
-        ("# a comment\nup 1\nup one\n", "is no metrics page", 3),
-        ("<html><body>404</body></html>", "is no metrics page", 1),
+        ("prompt_tokens,output_tokens\n1,2\n", "is not a metrics page", 1),
+        ("# a comment\nup 1\nup one\n", "is not a metrics page", 3),
+        ("<html><body>404</body></html>", "is not a metrics page", 1),
         (page("a", "0", {"10.0": 1}, 1), "has no bucket le=", None),
-        (page("a", "0", {"10.0": 1, "+Inf": float("nan")}, 1), "counts that are no numbers", None),
-        (page("a", "0", {"x": 1, "+Inf": 1}, 1), "is no metrics page", None),
+        (page("a", "0", {"10.0": 1, "+Inf": float("nan")}, 1), "counts that are not numbers", None),
+        (page("a", "0", {"x": 1, "+Inf": 1}, 1), "is not a metrics page", None),
     ],
 )
 def test_what_is_no_page_is_told(text: str, words: str, line: int | None) -> None:

@@ -27,7 +27,7 @@ def test_efforts_of_the_log_are_taken_by_name_and_others_left_out() -> None:
     found = requests(log([5, 6, 7], effort=names("high", "max", "low"), thinking=[1, 1, 1]), LOW, HIGH)
     assert found.effort.tolist() == [1, 0]
     assert found.told_efforts
-    assert any("1 requests of efforts that the tier has not ('max')" in note for note in found.notes)
+    assert any("1 requests of efforts the tier does not define ('max')" in note for note in found.notes)
 
 
 def test_efforts_that_are_not_told_apart_follow_length_and_share() -> None:
@@ -83,9 +83,9 @@ def test_share_of_an_effort_that_is_not_there_is_told() -> None:
 
 def test_shares_of_what_the_log_tells_itself_are_refused() -> None:
     told = log([5, 6], effort=names("low", "high"), thinking=[1, 2])
-    with pytest.raises(CapacityError, match="tells efforts apart itself"):
+    with pytest.raises(CapacityError, match="already has an effort column"):
         requests(told, LOW, HIGH, shares={"low": 1.0})
-    with pytest.raises(CapacityError, match="tells thinking from answers itself"):
+    with pytest.raises(CapacityError, match="already tells thinking from answers"):
         requests(told, LOW, HIGH, thinking_share=0.5)
 
 

@@ -114,7 +114,7 @@ def test_engine_version_comes_from_field_or_tag_or_is_unknown() -> None:
     for image in ("vllm/vllm-openai:latest", "vllm/vllm-openai", "vllm@sha256:" + "a" * 64, "registry:5000/vllm"):
         unknown = resolved(pool(engine={"image": image}))
         assert unknown.tiers[0].engine.version is None, image
-        assert "does not tell vLLM's version" in texts(unknown.warnings)
+        assert "does not name vLLM's version" in texts(unknown.warnings)
 
 
 @pytest.mark.field_report("R18")
@@ -145,7 +145,7 @@ def test_cache_claim_shared_by_several_replicas_warns(
     [
         ("0.8.5", "qwen3", "errors", "0.9"),
         ("0.9.0", "qwen3", "errors", None),
-        ("0.9.0", "qwen33", "warnings", "'qwen33' is none of the parsers"),
+        ("0.9.0", "qwen33", "warnings", "'qwen33' is not a parser"),
     ],
 )
 def test_parser_unknown_to_the_engine_version(version: str, parser: str, severity: str, words: str | None) -> None:
@@ -181,7 +181,7 @@ def test_thinking_budget_below_the_floor_warns() -> None:
 def test_parser_that_cannot_be_turned_off_is_reported() -> None:
     off = {"id": "openai/gpt-oss-20b", "parsers": {"reasoning": "none"}}
     found = resolved(pool(model=off, tiers=[chat_tier()]))
-    assert "none does not turn it off" in texts(found.warnings)
+    assert "none does not turn that off" in texts(found.warnings)
     assert not any("reasoning-parser" in argument for argument in arguments(found))
 
 

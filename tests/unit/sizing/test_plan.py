@@ -430,7 +430,7 @@ def test_a_tiny_gpu_is_told_what_is_needed_in_all(gib: int) -> None:
     assert answer.needed > 32 * GIB
     assert answer.available < gib * GIB
     assert not answer.changes
-    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed in all", answer.suggestions[0])
+    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed with", answer.suggestions[0])
     assert float(needed) == pytest.approx(answer.needed / GIB, abs=0.01)
 
 

@@ -87,7 +87,7 @@ class Geometry:
             letters=layers.feed_forward_kinds,
         )  # fmt: skip
         if not any(kind.is_full for kind in layers.kinds):
-            message = "no layer attends to all tokens; state engine.kvCacheMemory and tiers[].maxNumSeqs"
+            message = "no layer attends to all tokens; set engine.kvCacheMemory and tiers[].maxNumSeqs"
             raise GeometryError(message, field=_layers_key(reader))
         return cls(
             family=reader.text("model_type", default="unknown"),

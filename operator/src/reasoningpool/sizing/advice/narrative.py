@@ -192,7 +192,7 @@ def _explicit_warnings(found: Solution) -> Iterator[SizingWarning]:
             yield SizingWarning(
                 "max_model_len",
                 f"maxModelLen {inputs.max_model_len:,} is below the {needs:,} tokens of effort {effort.name!r}: "
-                "its longest requests are cut or refused",
+                "its longest requests are cut off or rejected",
             )
     if inputs.max_model_len > frame.footprint:
         yield SizingWarning(
