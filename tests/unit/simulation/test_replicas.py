@@ -9,7 +9,7 @@ import pytest
 
 from reasoningpool.capacity.plan import TierCapacity, plan_tier
 from reasoningpool.requests.tier_requests import TierRequests
-from reasoningpool.simulation.replica_speed import measure
+from reasoningpool.simulation.replica_speed import simulate_times
 from reasoningpool.simulation.replicas import Objectives
 from reasoningpool.simulation.traffic import Traffic
 from reasoningpool.sizing import DoesNotFit, SizingInput
@@ -71,7 +71,7 @@ def test_fewest_replicas_are_found() -> None:
     """One fewer than the answer does not keep the objective."""
     wanted = 45
     found = planned(32, wanting(first=wanted))
-    fewer = measure(found.service, found.traffic, rate=32, replicas=found.answer.replicas - 1)
+    fewer = simulate_times(found.service, found.traffic, rate=32, replicas=found.answer.replicas - 1)
     assert np.quantile(fewer.first_answer_token, 0.9) > wanted
 
 
