@@ -461,7 +461,7 @@ def test_the_permissions_of_the_manifests_are_enough_and_no_more(crd_cluster, cl
         crd_cluster.kubectl("delete", "clusterrole,clusterrolebinding", system)
 
 
-def test_a_missing_permission_is_said_where_people_look(crd_cluster, cluster, tmp_path):
+def test_missing_permission_is_reported_in_log_and_readiness(crd_cluster, cluster, tmp_path):
     import json
 
     token = crd_cluster.kubectl("create", "token", "default", "-n", cluster.namespace).stdout.strip()

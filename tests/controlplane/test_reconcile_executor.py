@@ -61,7 +61,7 @@ async def settled(world: Parts, *wanted: Apply | Workload, **more):
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
-async def test_a_new_set_has_its_number_from_the_first_moment_and_the_scale_manager_owns_it_alone(world, number):
+async def test_new_stateful_set_starts_with_replicas_owned_by_the_scale_manager(world, number):
     await settled(world, engines(world, number))
     made = live(world)
     assert made["spec"]["replicas"] == number
@@ -305,7 +305,7 @@ def watched(world: Parts, edited, lost) -> None:
 
 
 @pytest.mark.parametrize("number", [None, 1, 2])
-async def test_a_set_that_lost_its_labels_is_planned_by_its_live_template_before_it_is_applied(world, number):
+async def test_stateful_set_without_labels_keeps_its_live_template(world, number):
     await settled(world, engines(world, number))
     watched(world, world.cluster.patch("StatefulSet", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}}), [])
     # What a newer operator renders for a StatefulSet of which it sees nothing.
@@ -387,7 +387,7 @@ async def test_a_disruption_budget_turned_round_is_turned_back(world):
     assert world.cluster.get("PodDisruptionBudget", "p-a")["spec"] == spec
 
 
-async def test_what_somebody_adds_beside_ours_stays(world):
+async def test_foreign_additions_stay(world):
     await settled(world, apply(world.service()), engines(world, 1))
     port = {"name": "metrics", "port": 9000, "protocol": "TCP", "targetPort": 9000}
     edit(world, "Service", "p-a", {"op": "add", "path": "/spec/ports/-", "value": port})
@@ -486,7 +486,7 @@ async def test_a_set_that_is_still_being_deleted_is_waited_for_and_then_made_ane
     assert world.cluster.pods() == before
 
 
-async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_and_scaling_goes_on(world):
+async def test_immutable_change_without_delete_rights_is_reported_and_scaling_goes_on(world):
     await settled(world, engines(world, 1))
     stubborn = Workload(apply(world.stateful_set(service="another")), replicas=2)
     report = await world.carry_out(stubborn)
@@ -531,7 +531,7 @@ async def test_unknown_field_is_permanent_although_the_server_answers_500(world)
     assert "bogus" in failure.message
 
 
-async def test_a_kind_that_is_not_installed_is_said_so(world):
+async def test_kind_that_is_not_installed_is_reported(world):
     monitor = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -592,7 +592,7 @@ async def test_a_cause_that_holds_up_everything_is_tried_by_all_only_so_often(wo
     assert time.monotonic() < world.memory.next_retry() <= time.monotonic() + 30
 
 
-async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_it_conflicts(world):
+async def test_foreign_service_account_is_not_taken_over(world):
     ours = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
     theirs = {**ours, "metadata": {"name": "p-engine", "namespace": ours["metadata"]["namespace"]}}
     await world.kube.create(theirs, manager="them")
@@ -801,7 +801,7 @@ async def test_a_namespace_that_is_not_there_is_not_found(world):
         await world.kube.apply(stray, manager="test")
 
 
-async def test_errors_of_the_server_arrive_as_ours(world):
+async def test_server_errors_are_translated(world):
     bad = world.service()
     bad["metadata"]["name"] = "No_Name"
     with pytest.raises(Permanent, match=r"metadata\.name"):

@@ -59,7 +59,7 @@ def message(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_a_refusal_is_told_with_the_servers_words_and_advice(
+def test_rejected_pod_is_reported_in_the_servers_words_with_advice(
     crd_cluster: Kubernetes, apiserver: ApiServer, namespaces: dict[str, str], cause: str
 ) -> None:
     _, limit, changes, words, advice = CAUSES[cause]
@@ -73,7 +73,7 @@ def test_a_refusal_is_told_with_the_servers_words_and_advice(
     assert [e for e in cluster.list("Event") if e["reason"] == "PodsRefused" and words in e["message"]]
 
 
-def test_a_mended_refusal_is_told_no_more(
+def test_rejection_disappears_once_fixed(
     crd_cluster: Kubernetes, apiserver: ApiServer, namespaces: dict[str, str]
 ) -> None:
     cluster = Cluster(apiserver, namespaces["quota-of-limits"])

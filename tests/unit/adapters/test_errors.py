@@ -88,7 +88,7 @@ def test_messages_fit_into_a_status():
     assert "\n" not in classify(500, None, "several\nlines").message
 
 
-def test_a_taken_field_is_told_from_a_changed_object():
+def test_field_conflict_differs_from_a_changed_object():
     taken = classify(
         409,
         status(

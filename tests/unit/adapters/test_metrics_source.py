@@ -106,7 +106,7 @@ def test_no_rate_where_nothing_was_served() -> None:
         (lambda _: (200, vector(({"model_name": "m"}, "1"))), "of model 'm' has no bucket"),
     ],
 )
-def test_what_is_no_prometheus_is_one_line(answer: Answer, words: str) -> None:
+def test_server_other_than_prometheus_is_one_line(answer: Answer, words: str) -> None:
     with served(answer) as url, pytest.raises(SourceError) as caught:
         PrometheusSource(url, "7d").histograms()
     assert words in str(caught.value)
@@ -131,5 +131,5 @@ def test_address_that_is_none_is_one_line(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("http://a/metrics", True), ("https://a", True), ("page.txt", False), ("-", False)]
 )
-def test_addresses_are_told_from_files(text, expected) -> None:
+def test_addresses_differ_from_files(text, expected) -> None:
     assert is_address(text) is expected

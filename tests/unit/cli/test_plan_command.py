@@ -84,7 +84,7 @@ def test_rate_of_the_log_is_the_default(pools: str) -> None:
     assert entry["ratePerSecond"] == pytest.approx(299 / (last - first).total_seconds(), rel=1e-3)
 
 
-def test_prompts_beyond_the_budget_are_said_beside_the_headline_and_are_no_saving(tmp_path: Path) -> None:
+def test_prompts_beyond_the_budget_are_reported_and_not_counted_as_saving(tmp_path: Path) -> None:
     small = written(tmp_path, pool(tiers=[tier(promptTokens=1)]), "small.yaml")
     large = written(tmp_path, pool(tiers=[tier(promptTokens=16_384)]), "large.yaml")
     options = ("--trace", AZURE, "--rate", "60")
@@ -189,7 +189,7 @@ def test_saved_metrics_page_is_a_source(pools: str) -> None:
     assert any("no other is there, though the tier serves 'qwen3-32b-fp8'" in text for text in entry["assumptions"])
 
 
-def test_page_of_other_models_only_is_told(tmp_path: Path, pools: str) -> None:
+def test_page_of_other_models_only_is_reported(tmp_path: Path, pools: str) -> None:
     text = Path(PAGE).read_text()
     path = tmp_path / "page.txt"
     path.write_text(text + text.replace('"tiny"', '"huge"'))

@@ -192,7 +192,7 @@ def test_an_absurd_configuration_is_answered_with_its_key(changes: dict[str, Any
 
 
 @pytest.mark.parametrize("config", [None, [], "text", 5])
-def test_a_configuration_that_is_no_object(config: Any) -> None:
+def test_configuration_that_is_not_an_object(config: Any) -> None:
     with pytest.raises(GeometryError, match="JSON object"):
         Geometry.from_config(config)
 

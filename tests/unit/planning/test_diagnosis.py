@@ -137,6 +137,6 @@ def test_log_is_asked_for_once_and_only_where_words_are_missing() -> None:
     assert world.plan().wanted == ()
 
 
-def test_pod_on_its_way_is_no_failure() -> None:
+def test_starting_pod_is_not_a_failure() -> None:
     assert diagnose(failing(), None) is None
     assert diagnose(LivePod(pod("p-0", {}, "r")), None) is None

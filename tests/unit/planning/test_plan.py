@@ -166,7 +166,7 @@ def test_rejected_pool_still_counts_its_live_pods() -> None:
     assert world.pool["status"]["ready"] == "0/1"
 
 
-def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> None:
+def test_budgets_that_do_not_fit_are_reported_with_figures_and_keep_the_tier() -> None:
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     world.edit(changed(world.pool, "spec.tiers.0.accelerator", {"product": "L4-24GB"}))
     done = world.step()
@@ -178,7 +178,7 @@ def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> No
     assert "missing" in sized["message"]
 
 
-def test_budgets_beyond_the_native_context_are_said_in_tokens_not_memory() -> None:
+def test_budgets_beyond_the_native_context_are_reported_in_tokens() -> None:
     world = ready_world(pool(tiers=[tier()]), "p-reasoning")
     world.edit(changed(world.pool, "spec.tiers.0.promptTokens", 1_000_000))
     world.step()
@@ -266,7 +266,7 @@ def test_only_the_stuck_pod_of_an_old_revision_is_deleted() -> None:
     assert world.deleted == ["p-reasoning-2"]
 
 
-def test_permanent_apply_error_is_told_in_status() -> None:
+def test_permanent_apply_error_is_in_the_status() -> None:
     world = World(pool())
     key = ObjectKey("apps/v1", "StatefulSet", "default", "p-reasoning")
     world.failures = (ApplyFailure(key=key, message="exceeded quota"),)
@@ -295,7 +295,7 @@ def test_every_refused_object_is_named_and_the_cause_first() -> None:
     assert len(message) < 1000
 
 
-def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_pool_object_is_reported_once_and_for_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that tiers can be without, as a gateway's will be."""
     front = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p-front", "namespace": "default"}}
     monkeypatch.setattr("reasoningpool.planning.outcome.render_pool", lambda _: (front,))
@@ -309,7 +309,7 @@ def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pyt
     assert not any("exceeded quota" in entry["message"] for entry in world.pool["status"]["tiers"])
 
 
-def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:
+def test_internal_error_is_reported_and_changes_nothing_else() -> None:
     world = ready_world()
     done = plan_failure(world.snapshot(), "KeyError", now=NOW)
     assert done.actions == ()

@@ -52,7 +52,7 @@ def unready(world: World, **more: Any) -> None:
 # -- a pool that was Ready -------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_pod_that_finishes_requests_is_no_loading_replica() -> None:
+def test_draining_pod_does_not_count_as_loading() -> None:
     world = ready_world(replicas=2)
     first(world)["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
     reason, message = said(world)
@@ -116,7 +116,7 @@ def test_a_pod_on_a_silent_node_is_not_called_loading() -> None:
         ("NodeShutdown", "Pod was terminated in response to imminent node shutdown.", "kubectl describe node gpu-7"),
     ],
 )
-def test_a_pod_ended_by_its_node_is_no_crash(why: str, words: str, advice: str) -> None:
+def test_pod_ended_by_its_node_is_not_a_crash(why: str, words: str, advice: str) -> None:
     world = ready_world()
     first(world)["spec"] = {"nodeName": "gpu-7"}
     unready(world, state={"terminated": {"exitCode": 137, "reason": "Error"}})
@@ -136,7 +136,7 @@ def test_an_image_that_cannot_be_pulled_again_after_a_restart() -> None:
     assert "engine.image" in message
 
 
-def test_an_engine_killed_for_memory_is_told_while_it_loads_and_after() -> None:
+def test_oom_killed_engine_is_reported_while_loading_and_after() -> None:
     world = ready_world()
     unready(world, state={"running": {}}, lastState=OOM, restartCount=1)
     reason, message = said(world)
@@ -148,7 +148,7 @@ def test_an_engine_killed_for_memory_is_told_while_it_loads_and_after() -> None:
     assert "before its restart at 2025-12-31T23:00:00Z pod p-reasoning-0 was OOM-killed, host memory" in message
 
 
-def test_a_clean_restart_of_a_pod_that_serves_is_not_told() -> None:
+def test_clean_restart_of_a_serving_pod_is_not_reported() -> None:
     world = ready_world()
     engine(world).update(lastState={"terminated": {"exitCode": 0, "reason": "Completed"}}, restartCount=1)
     assert said(world)[1] == "tier reasoning: 1 of 1 replicas ready"
@@ -205,7 +205,7 @@ def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
     assert "kueue.x-k8s.io/admission" in message
 
 
-def test_many_loading_replicas_are_told_in_few_words() -> None:
+def test_many_loading_replicas_are_summarized() -> None:
     world = World(pool(tiers=[tier(replicas=40)]))
     world.step()
     world.roll("p-reasoning", ready=False)
@@ -246,7 +246,7 @@ def test_no_replica_runs_the_new_revision_when_a_rollout_begins() -> None:
     assert "1 of 2 replicas run the new revision, 0 of them ready; 1 of the old revision still serve" in said(world)[1]
 
 
-def test_a_new_replica_that_cannot_be_scheduled_is_told_with_what_serves() -> None:
+def test_unschedulable_new_replica_is_reported_with_what_serves() -> None:
     world = ready_world(replicas=2)
     world.edit(pool(tiers=[tier(replicas=2, maxNumSeqs=3)]))
     world.step()

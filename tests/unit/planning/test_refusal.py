@@ -81,14 +81,14 @@ def test_a_refused_pool_says_so_in_reason_message_and_event() -> None:
     assert world.plan().status is None
 
 
-def test_what_still_serves_is_told_beside_what_is_refused() -> None:
+def test_serving_replicas_are_counted_beside_rejected_pods() -> None:
     world = refused_world(replicas=3)
     world.step()
     assert "1 of 3 pods rejected" in condition(world.pool["status"])["message"]
     assert condition(world.pool["status"])["message"].endswith("2 of 3 replicas serve")
 
 
-def test_a_failing_pod_speaks_first_and_the_refused_one_second() -> None:
+def test_failing_pod_is_reported_before_a_rejected_one() -> None:
     world = refused_world(replicas=2)
     world.pods["p-reasoning-1"]["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}

@@ -197,14 +197,14 @@ async def test_backoff_grows_to_its_limit_and_only_a_pool_change_ends_it():
     assert delays[-1] >= 300 * 0.8
 
 
-async def test_a_missing_permission_is_said_in_the_log(caplog):
+async def test_missing_permission_is_logged(caplog):
     refused = Forbidden('cannot patch resource "reasoningpools/status"', status=403)
     async with World(planner=nothing, script=[refused]) as world:
         await world.until(lambda: world.executor.statuses)
     assert 'cannot patch resource "reasoningpools/status"; grant it' in caplog.text
 
 
-async def test_a_status_the_server_refuses_is_logged_as_a_fault_of_ours(caplog):
+async def test_rejected_status_is_logged_as_an_internal_error(caplog):
     async with World(planner=nothing, script=[Permanent("status.x: unknown", status=422)]) as world:
         await world.until(lambda: world.executor.statuses)
     assert "rejects the operator's request" in caplog.text
@@ -232,7 +232,7 @@ async def test_refusals_are_forgotten_when_the_generation_changes():
         assert world.snapshots[-1].failures == ()
 
 
-async def test_logs_are_read_when_wanted_told_at_once_and_kept_while_the_pod_is_there():
+async def test_requested_logs_are_reported_at_once_and_kept_with_the_pod():
     live = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -265,7 +265,7 @@ async def test_events_of_the_plan_that_was_carried_out_are_not_lost_to_the_secon
         assert world.events.sent == [(note,)]
 
 
-async def test_without_leadership_nothing_is_told():
+async def test_nothing_is_reported_without_leadership():
     async with World(planner=nothing, script=[NotLeading()]) as world:
         await world.until(lambda: world.executor.plans)
         for _ in range(20):
@@ -299,7 +299,7 @@ async def test_only_a_status_that_somebody_else_wrote_is_worth_a_cycle():
         await world.until(lambda: world.task.cycles == before + 1)
 
 
-async def test_our_own_status_write_that_the_watch_shows_before_its_answer_is_no_news():
+async def test_own_status_write_seen_first_by_the_watch_wakes_nothing():
     async with World(planner=nothing, live=versioned(5, None)) as world:
         written = versioned(6, {"reason": "Ok"})
 

@@ -56,7 +56,7 @@ class QueueReader:
         pass
 
 
-async def test_requests_are_told_apart_by_their_kind():
+async def test_requests_differ_by_kind():
     queues = QueueReader()
     readers = Readers(queues)
     request = QueueRequest(tier="chat")

@@ -257,7 +257,7 @@ def test_the_revision_annotation_cannot_be_overridden() -> None:
     assert b.render(tier)["spec"]["template"]["metadata"]["annotations"][names.ANNOTATION_REVISION] != "mine"
 
 
-def test_a_volume_of_the_users_replaces_ours_by_name() -> None:
+def test_users_volume_replaces_the_generated_one_of_that_name() -> None:
     tier = b.tier(overrides={"volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "fast"}}]})
     (cache,) = [v for v in b.pod(tier)["volumes"] if v["name"] == "cache"]
     assert cache == {"name": "cache", "persistentVolumeClaim": {"claimName": "fast"}}

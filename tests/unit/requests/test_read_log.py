@@ -176,7 +176,7 @@ HEAD = "prompt_tokens,output_tokens\n1,2\n"
         ("output_tokens,effort\n" + "".join(f"1,e{n}\n" for n in range(70)), 66, "more than 64 different values"),
     ],
 )
-def test_what_is_no_log_is_one_line_with_its_place(body: str | bytes, line: int | None, words: str) -> None:
+def test_malformed_log_is_one_line_with_its_place(body: str | bytes, line: int | None, words: str) -> None:
     with pytest.raises(LogError) as caught:
         read(body)
     assert words in str(caught.value)
@@ -197,7 +197,7 @@ def test_gzip_that_ends_early_tells_the_line_it_got_to() -> None:
     assert 5_000 < caught.value.line < 15_000
 
 
-def test_damaged_gzip_is_told() -> None:
+def test_damaged_gzip_is_reported() -> None:
     body = bytearray(gzip.compress(b"output_tokens\n5\n6\n"))
     body[-8] ^= 1  # of the checksum
     with pytest.raises(LogError, match="damaged"):

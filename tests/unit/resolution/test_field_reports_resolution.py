@@ -227,7 +227,7 @@ def test_model_and_accelerator_overrides_replace_whole_so_that_nothing_leaks() -
     assert (chat.served_name, chat.quantization) == ("llama-3.1-8b-instruct", None)
 
 
-def test_tier_engine_is_merged_field_by_field_and_errors_name_where_they_were_written() -> None:
+def test_tier_engine_is_merged_by_field_and_errors_name_the_writing_path() -> None:
     body = pool(
         engine={"memoryUtilizationPercent": 80, "extraArgs": ["--disable-log-requests"]},
         tiers=[tier(engine={"extraArgs": ["--port=1"]}), chat_tier()],
