@@ -486,7 +486,7 @@ async def test_a_set_that_is_still_being_deleted_is_waited_for_and_then_made_ane
     assert world.cluster.pods() == before
 
 
-async def test_immutable_change_without_delete_rights_is_reported_and_scaling_goes_on(world):
+async def test_immutable_change_without_replacement_is_reported_and_scaling_goes_on(world):
     await settled(world, engines(world, 1))
     stubborn = Workload(apply(world.stateful_set(service="another")), replicas=2)
     report = await world.carry_out(stubborn)

@@ -47,7 +47,7 @@ async def test_after_a_failure_only_the_clock_or_the_pool_itself_wakes():
     await slept(sleeper)
 
 
-async def test_only_a_pool_change_wakes_a_task_for_what_its_snapshot_already_had():
+async def test_children_seen_in_the_snapshot_wake_nothing_but_a_pool_change_does():
     sleeper = Sleeper(Timing(gap=0.0, settle=0.0))
     sleeper.wake(urgent=False)
     sleeper.children_seen()

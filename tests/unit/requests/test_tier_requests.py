@@ -138,7 +138,7 @@ def test_whole_budgets_are_assumed_with_a_note_where_nothing_is_known() -> None:
         ),
     ],
 )
-def test_distributions_of_other_efforts_are_rejected(output, prompt, shares, words) -> None:
+def test_distributions_that_do_not_fit_the_tier_are_rejected(output, prompt, shares, words) -> None:
     with pytest.raises(CapacityError, match=words):
         stated_requests((LOW, HIGH), output, prompt, shares)
 

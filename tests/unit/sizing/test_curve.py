@@ -43,7 +43,7 @@ def test_one_sequence_takes_its_decode_and_its_prefill() -> None:
     assert 1000 / one.output_tokens_per_second == pytest.approx(decode + 8192 / 13_000, rel=0.05)
 
 
-def test_shared_prefix_is_computed_once() -> None:
+def test_shared_prefix_raises_the_throughput() -> None:
     (alone,) = throughput_curve(sizing_input(), [10])
     (shared,) = throughput_curve(sizing_input(shared_prefix_tokens=8000), [10])
     assert shared.output_tokens_per_second > alone.output_tokens_per_second
