@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def operated(node_cluster: Cluster) -> Cluster:
     """A cluster with a node, the operator in it, and an image with the real vLLM."""
     stack.provide_engine(node_cluster, print)
+    stack.provide_runtime(node_cluster)
     stack.provide_operator(node_cluster)
     stack.install_operator(node_cluster)
     return node_cluster

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 from bench.admission_engine import Job
 

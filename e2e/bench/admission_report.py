@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from bench.chart import Chart, Series, page
 
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "images" / "admission.svg"
-Row = Mapping[str, Any]
+Row = dict[str, Any]
+_CHARTED: Final = 10_000  # tokens: the limits of larger pools are too many for an axis
 
 
 def report(rows: Sequence[Row]) -> None:
@@ -20,21 +21,39 @@ def report(rows: Sequence[Row]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     charts = []
-    for (pool, cost, load), group in groupby(rows, key=lambda row: (row["pool"], row["recompute"], row["load"])):
-        by_policy = {row["policy"]: row for row in group}
+    groups: dict[tuple[int, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["pool"], row["recompute"], row["load"]), []).append(row)
+    for (pool, cost, load), group in groups.items():
+        by_policy = _by_policy(group)
+        if "forecast" not in by_policy:
+            continue
         fixed = {int(name): row for name, row in by_policy.items() if name.isdigit()}
         best = max(fixed, key=lambda limit: fixed[limit]["tokens_per_second"])
-        top = fixed[best]["tokens_per_second"]
-        number = by_policy["forecast"]["derived"]
-        cells = [f"{best}: {_cell(fixed[best], top)}", f"{number}: {_cell(fixed[number], top)}"]
-        cells += [_cell(fixed[max(fixed)], top), _cell(by_policy["caps committed"], top)]
-        cells.append(f"**{_cell(by_policy['forecast'], top)}**")
-        print(f"| {pool:,} | {cost} | {load} |", " | ".join(cells), "|")
-        if pool == min(row["pool"] for row in rows) and "open" not in load:
+        number, top = by_policy["forecast"]["derived"], fixed[best]["tokens_per_second"]
+        cells = [f"{limit}: {_cell(fixed[limit], top)}" if limit in fixed else "" for limit in (best, number)]
+        cells.append(_cell(fixed[max(fixed)], top))
+        cells.append(_cell(by_policy["caps committed"], top) if "caps committed" in by_policy else "")
+        print(f"| {pool:,} | {cost} | {load} |", " | ".join([*cells, _cell(by_policy["forecast"], top)]), "|")
+        if "mean_running" in by_policy["forecast"] and pool < _CHARTED and "open" not in load:
             charts.append(_chart(f"{load}, {cost} recompute", fixed, by_policy["forecast"], number))
     if charts:
         PICTURE.parent.mkdir(exist_ok=True)
         PICTURE.write_text(page(charts, columns=2))
+
+
+def _by_policy(rows: Sequence[Row]) -> dict[str, Row]:
+    """One row per policy: rounds that every policy has served, together."""
+    policies = {row["policy"] for row in rows}
+    served = {seed: {row["policy"] for row in rows if row["seed"] == seed} for seed in {row["seed"] for row in rows}}
+    whole = [seed for seed, seen in served.items() if seen == policies]
+    merged: dict[str, Row] = {}
+    for policy in policies:
+        own = [row for row in rows if row["policy"] == policy and row["seed"] in whole]
+        if own:
+            sums = {key: sum(row[key] for row in own) for key in ("requests", "preempted")}
+            merged[policy] = own[0] | sums | {"tokens_per_second": fmean(row["tokens_per_second"] for row in own)}
+    return merged
 
 
 def _cell(row: Row, top: float) -> str:

@@ -56,7 +56,6 @@ class KnownModel:
     name: str
     config: Mapping[str, Any]
     checkpoint: str | None
-    vision_bytes: int
     since: tuple[int, int, int] | None
 
 
@@ -70,7 +69,6 @@ def _known() -> Mapping[str, KnownModel]:
                 name=name,
                 config=item["config"],
                 checkpoint=item.get("checkpoint"),
-                vision_bytes=round(item.get("visionB", 0) * 2e9),
                 since=tuple(int(part) for part in since.split(".")) if since else None,
             )
     for identifier, entry in models().items():
@@ -80,7 +78,6 @@ def _known() -> Mapping[str, KnownModel]:
             name=name,
             config=entry.config,
             checkpoint=entry.checkpoint_quantization,
-            vision_bytes=known.vision_bytes if known else 0,
             since=known.since if known else None,
         )
     return found

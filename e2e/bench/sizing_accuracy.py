@@ -9,6 +9,7 @@ use. Rows that lack an input are listed with it.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ from bench.subjects import UNKNOWN_DEVICE, MissingError, Settings, Subject, layo
 from reasoningpool.sizing.kv.blocks import KVLayout
 from reasoningpool.sizing.memory import MemoryShares, memory_shares
 
+HELD_OUT: Final = Path(__file__).parents[2] / "tests" / "data" / "kv_held_out.json"
 # kv062 (0.10.2), kv006 (0.20.0) print blocks over groups, kv040 (0.20.1) concurrency times max_model_len.
 CONCURRENCY_TIMES_LENGTH: Final = (0, 20, 1)
 
@@ -205,8 +207,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     for identifier, reasons in missing.items():
         print(f"| {identifier} | {'; '.join(reasons)} |")
     print()
+    for side, chosen in _sides(rows):
+        if chosen:
+            print(f"{side}, {len(chosen)} rows")
+            side_memory, side_tokens, _ = report(chosen)
+            print("\n".join(summary(side_memory, side_tokens)) + "\n")
+    print(f"all, {len(rows)} rows")
     print("\n".join(summary(memory, tokens)))
     return 0
+
+
+def held_out_ids() -> frozenset[str]:
+    """Rows that no constant is fitted on, chosen by their sources."""
+    sources = json.loads(HELD_OUT.read_text(encoding="utf-8"))["sources"]
+    return frozenset(row for source in sources for row in source["rows"])
+
+
+def _sides(rows: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
+    held_out = held_out_ids()
+    return [
+        ("calibrating", [row for row in rows if row.id not in held_out]),
+        ("held out", [row for row in rows if row.id in held_out]),
+    ]
 
 
 def summary(memory: Sequence[MemoryResult], tokens: Sequence[TokenResult]) -> list[str]:

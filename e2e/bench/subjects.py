@@ -28,7 +28,7 @@ UNKNOWN_DEVICE: Final = AcceleratorFacts(
 _ATTENTION_IN_16_BIT: Final[Version] = (0, 14, 0)
 # Prefix caching of models with a fixed state, which costs a state block per request and group. kv102 (2026-08 or later)
 # has it, kv115 (2026-05 or so) does not; the release between is a guess.
-_HYBRID_PREFIX_CACHING: Final[Version] = (0, 25, 0)
+_HYBRID_PREFIX_CACHING: Final[Version] = (0, 23, 0)
 _FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _EFFORT: Final = Effort(name="any", prompt_tokens=1024, thinking_tokens=0, answer_tokens=1024, share=1)
 
@@ -70,7 +70,7 @@ class Subject:
             policy=ConcurrencyPolicy.WORST_CASE,
             preemption_risk_permille=0,
             draft_weight_bytes=self._draft_bytes(),
-            vision_weight_bytes=self.model.vision_bytes,
+            vision_weight_bytes=self.geometry.tower_bytes,
             engine_version=settings.version,
             max_num_seqs=settings.sequences,
             max_num_batched_tokens=settings.batched_tokens,

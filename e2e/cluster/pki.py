@@ -123,7 +123,7 @@ def _builder(common_name: str, groups: Sequence[str], key: ec.EllipticCurvePubli
         .subject_name(_subject(common_name, groups))
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_before(now - dt.timedelta(days=1))  # also after the clock was set back
         .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -68,7 +68,8 @@ def up() -> int:
     say("vLLM (CPU build) and a tiny model")
     stack.provide_engine(cluster, say)
     stack.provide_model(cluster, NAMESPACE, say)
-    say("the operator: CRD, RBAC, Deployment")
+    say("the operator and the request runtime: CRD, RBAC, Deployment")
+    stack.provide_runtime(cluster)
     stack.provide_operator(cluster)
     with awaiting("the operator's Deployment to be ready"):
         stack.install_operator(cluster)
@@ -132,6 +133,10 @@ def _ask(cluster: Cluster, pool: str, tier: str, model: str) -> None:
     with forwarded(cluster, NAMESPACE, f"{pool}-{tier}") as url:
         reply = stream_chat(url, model, question, on_delta=show, temperature=0, max_tokens=200)
     print(f"\n({reply.completion_tokens} tokens, {reply.finish_reason})")
+    effort, budget = (reply.headers.get(f"x-reasoningpool-{name}") for name in ("effort", "thinking-budget"))
+    most = reply.headers.get("x-reasoningpool-max-tokens")
+    first = "none" if reply.first_answer_s is None else f"after {reply.first_answer_s:.1f} s"
+    print(f"effort {effort}: at most {budget} tokens of thinking, {most} in all; first token of the answer: {first}")
 
 
 def _look_around(cluster: Cluster) -> None:

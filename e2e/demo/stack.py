@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 OPERATOR_IMAGE: Final = "reasoningpool.local/operator:dev"
+RUNTIME_IMAGE: Final = "reasoningpool.local/runtime:dev"
 MODEL_CLAIM: Final = "tiny-model"
 OPERATOR_NAMESPACE: Final = "reasoningpool-system"
 SERVED_SECONDS: Final = 30.0
@@ -31,6 +32,21 @@ def provide_engine(cluster: Cluster, progress: Callable[[str], None]) -> None:
     content = image.content(engine)
     cluster.import_scratch_image(content.name, content.files, content.symlinks, content.env, content.entrypoint)
     cluster.mount_host_paths(content.name, {mount.host_path: mount.mount_path for mount in content.mounts})
+
+
+def provide_runtime(cluster: Cluster) -> None:
+    """The request runtime's image on the node: the package, and a shell that copies it."""
+    source = ROOT / "runtime-image" / "src"
+    files = {f"runtime/{path.relative_to(source)}": path for path in source.rglob("*.py")}
+    cluster.import_scratch_image(
+        RUNTIME_IMAGE,
+        files=files,
+        symlinks={name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")},
+        env={"PATH": "/usr/bin:/bin"},
+        entrypoint=("/bin/sh", "-ec", 'cp -R /runtime/. "${1:-/opt/reasoningpool}/"', "copy"),
+        folders=("opt/reasoningpool",),
+    )
+    cluster.mount_host_paths(RUNTIME_IMAGE, {"/usr": "/usr"})
 
 
 def provide_model(cluster: Cluster, namespace: str, progress: Callable[[str], None], name: str = "tiny-qwen3") -> None:
@@ -112,6 +128,7 @@ def _for_test_node(manifests: str) -> str:
         if document["kind"] == "Deployment":
             for container in document["spec"]["template"]["spec"]["containers"]:
                 container["image"] = OPERATOR_IMAGE
+                container["args"] = [*container["args"], f"--runtime-image={RUNTIME_IMAGE}"]
                 container["imagePullPolicy"] = "Never"
     return yaml.safe_dump_all(documents, sort_keys=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +14,16 @@ _TIMEOUT_S = 120.0
 
 @dataclass
 class Reply:
-    """What came, in order. `deltas` are the non-empty pieces as (`reasoning` or `content`, text)."""
+    """What came, in order. `deltas` are the non-empty pieces as (`reasoning` or `content`, text).
+
+    Names of headers are in lower case; `first_answer_s` is the time from the request to the answer's first text.
+    """
 
     deltas: list[tuple[str, str]] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
     finish_reason: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    first_answer_s: float | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -69,8 +75,9 @@ def stream_chat(
     request = urllib.request.Request(
         f"{base_url}/v1/chat/completions", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
     )
-    reply = Reply()
+    reply, asked = Reply(), time.monotonic()
     with urllib.request.urlopen(request, timeout=timeout_s) as response:
+        reply.headers = {name.lower(): value for name, value in response.headers.items()}
         for raw in response:
             line = raw.decode().strip()
             if not line.startswith("data: {"):
@@ -82,6 +89,8 @@ def stream_chat(
                 for kind in ("reasoning", "content"):
                     if text := choice["delta"].get(kind):
                         reply.deltas.append((kind, text))
+                        if kind == "content" and text.strip() and reply.first_answer_s is None:
+                            reply.first_answer_s = time.monotonic() - asked
                         if on_delta:
                             on_delta(kind, text)
     return reply

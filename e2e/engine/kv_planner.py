@@ -16,7 +16,7 @@ from engine.environment import SERVER_VARIABLES, EngineEnvironment
 from engine.install import EngineUnavailableError
 
 _HERE = Path(__file__).parent
-_DEADLINE_S = 600.0
+_DEADLINE_S = 1200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Case:
     context_parallel: int = 1  # decode context parallelism
     dtype: str = "auto"
     max_model_len: int = 32_768
+    more_lengths: tuple[int, ...] = ()  # further values of `max_model_len`, for their tokens alone
     batched_tokens: int = 8_192
     max_num_seqs: int = 256
     prefix_caching: bool = True
@@ -60,6 +61,7 @@ class Planned:
     tokens: int
     concurrency: float
     parameters: tuple[int, ...] = field(default=())
+    more_tokens: tuple[int, ...] = field(default=())  # at the case's `more_lengths`
 
 
 def plan(cases: Sequence[Case], *, engine: EngineEnvironment | None = None) -> list[Planned | str]:
@@ -95,4 +97,5 @@ def _read(result: dict[str, Any]) -> Planned | str:
         tokens=found["tokens"],
         concurrency=found["concurrency"],
         parameters=tuple(found["parameters"]),
+        more_tokens=tuple(found["more_tokens"]),
     )

@@ -31,6 +31,8 @@ os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR"}
 import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers import AutoConfig, PretrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.config.vllm import get_layers_from_vllm_config
 from vllm.distributed import parallel_state
@@ -39,9 +41,11 @@ from vllm.distributed.device_communicators.shm_broadcast import MessageQueue
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.model_executor.models import registry
 from vllm.platforms import current_platform
 from vllm.platforms.cpu import CpuPlatform
 from vllm.platforms.interface import Platform
+from vllm.transformers_utils.config import _CONFIG_REGISTRY
 from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.attention.backend import MultipleOf
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
@@ -112,7 +116,30 @@ def ranks(tensor_parallel: int, pipeline_parallel: int, stage: int) -> Iterator[
             dist.destroy_process_group()
 
 
+def load_in_this_process() -> None:
+    """Look at model classes here: vLLM takes a process of its own for each, 8 s at a time."""
+    registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(
+        self.load_model_cls()
+    )
+
+
+def values_of_meta_tensors() -> None:
+    """Zeros for models that look at values while they are made (ALiBi slopes, learned activations)."""
+    tolist, item, cpu = torch.Tensor.tolist, torch.Tensor.item, torch.Tensor.cpu
+    torch.Tensor.cpu = lambda self, *_, **__: self if self.is_meta else cpu(self)
+    torch.Tensor.tolist = lambda self: [0.0] * self.numel() if self.is_meta and self.ndim == 1 else tolist(self)
+    torch.Tensor.item = lambda self: 0.0 if self.is_meta else item(self)
+
+
+def register(config: dict[str, Any]) -> None:
+    """A configuration class for a family whose own comes with its checkpoints: the file's keys as attributes."""
+    kind = config.get("model_type", "")
+    if kind and kind not in CONFIG_MAPPING and kind not in _CONFIG_REGISTRY:
+        AutoConfig.register(kind, type(f"{kind}Config", (PretrainedConfig,), {"model_type": kind}))
+
+
 def model_directory(config: dict[str, Any]) -> Path:
+    register(config)
     path = Path(tempfile.mkdtemp(prefix="kv-plan-"))
     (path / "config.json").write_text(json.dumps(config))
     return path
@@ -188,6 +215,14 @@ def stage_specs(case: dict[str, Any], config: Any, stage: int) -> tuple[dict[str
 RUNNER = VllmConfig.use_v2_model_runner
 
 
+def capacity(case: dict[str, Any], config: Any, workers: list[dict[str, Any]]) -> tuple[Any, Any, int, float]:
+    """The plans of the workers and of the scheduler, and what they hold, for the length in `config`."""
+    available = [case["pool_bytes"]] * len(workers)
+    made = kv_cache_utils.get_kv_cache_configs(config, copy.deepcopy(workers), available)
+    scheduler = kv_cache_utils.generate_scheduler_kv_cache_config(made)
+    return made, scheduler, *kv_cache_utils.get_kv_cache_capacity(config, scheduler)
+
+
 def plan(case: dict[str, Any]) -> dict[str, Any]:
     VllmConfig.use_v2_model_runner = RUNNER
     as_on_gpu(case["kernel_block"])
@@ -199,10 +234,12 @@ def plan(case: dict[str, Any]) -> dict[str, Any]:
         workers += [specs] * case["tensor_parallel"]
     VllmConfig.use_v2_model_runner = property(lambda _self: True)  # the GPU's, which keeps a batch more in the pipeline
     config.cache_config.kv_cache_layout = "LBNHC"  # what FlashAttention and Triton prefer
-    available = [case["pool_bytes"]] * len(workers)
-    made = kv_cache_utils.get_kv_cache_configs(config, copy.deepcopy(workers), available)
-    scheduler = kv_cache_utils.generate_scheduler_kv_cache_config(made)
-    tokens, concurrency = kv_cache_utils.get_kv_cache_capacity(config, scheduler)
+    more = []
+    for length in case["more_lengths"]:
+        config.model_config.max_model_len = length
+        more.append(capacity(case, config, workers)[2])
+    config.model_config.max_model_len = case["max_model_len"]
+    made, scheduler, tokens, concurrency = capacity(case, config, workers)
     groups = [
         {
             "kind": type(group.kv_cache_spec).__name__,
@@ -219,6 +256,7 @@ def plan(case: dict[str, Any]) -> dict[str, Any]:
         "num_blocks": scheduler.num_blocks,
         "bytes_per_block": max(kv_cache_utils._pool_bytes_per_block(config, worker.kv_cache_groups) for worker in made),
         "tokens": tokens,
+        "more_tokens": more,
         "concurrency": concurrency,
         "parameters": parameters,
     }
@@ -235,6 +273,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("output", type=Path)
     output: Path = options.parse_args().output
+    load_in_this_process()
+    values_of_meta_tensors()
     output.write_text(json.dumps([answer(case) for case in json.load(sys.stdin)]))
 
 

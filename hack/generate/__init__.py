@@ -8,6 +8,7 @@ from typing import Final
 
 from generate.command_line import command_line_reference
 from generate.conditions import conditions_reference
+from generate.contract import contract_copy
 from generate.field_reports import field_reports
 from generate.resource import resource_reference
 from generate.settings import settings_reference
@@ -25,6 +26,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/resource.md": resource_reference,
     "docs/reference/settings.md": settings_reference,
     "operator/deploy/rbac.yaml": rbac_manifests,
+    "operator/src/reasoningpool/vllm/runtime_contract.py": contract_copy,
 }
 
 

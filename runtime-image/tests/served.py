@@ -130,7 +130,7 @@ def serve(engine: EngineEnvironment, directory: Path, *arguments: str, args: Seq
         contract.CONFIG_VARIABLE: str(config_path),
         contract.STATE_DIR_VARIABLE: str(directory / "state"),
     }
-    flags = ["--served-model-name=tiny", "--middleware", contract.MIDDLEWARE, "--shutdown-timeout=30", *arguments]
+    flags = ["--served-model-name=tiny", "--middleware", contract.MIDDLEWARE, "--shutdown-timeout=120", *arguments]
     model = models.ensure_tiny("tiny-random", engine=engine)
     with server.serve(model, [*args, *flags], environment, engine=engine) as running:
         yield Served(running.base_url, config_path, running.process, running.log_tail)

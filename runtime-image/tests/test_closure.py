@@ -15,7 +15,7 @@ from reasoningpool_runtime.asgi import Receive, Scope, Send, answer
 from reasoningpool_runtime.contract import Thinking
 
 if TYPE_CHECKING:
-    from conftest import Stack
+    from stack import Stack
 
 THOUGHT_TOKENS = 500
 

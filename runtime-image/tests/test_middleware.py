@@ -13,7 +13,7 @@ from reasoningpool_runtime import contract
 from reasoningpool_runtime.contract import InternalError, OverBudget, Tenants, TenantSource, Thinking
 
 if TYPE_CHECKING:
-    from conftest import Stack
+    from stack import Stack
 
 Sample = Callable[..., float]
 DEADLINE_S = 10.0
@@ -166,6 +166,35 @@ async def test_a_failure_inside_lets_the_request_pass_or_refuses_it(
     reply = await stack.chat()
     assert (reply.status, reply.headers["retry-after"]) == (503, "5")
     assert sample("middleware_errors_total", where="request") == before + 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_hidden_thinking_stays_hidden_when_hiding_fails(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("reasoningpool_runtime.response.without_thinking", broken)
+    monkeypatch.setattr("reasoningpool_runtime.response.StreamHider.feed", broken)
+    stack.vllm.thinking = ["secret"]
+    stack.configure(thinking=Thinking(show=False))
+    reply = await stack.chat(stream=stream)
+    assert reply.complete
+    assert b"secret" not in reply.body
+    assert stream or reply.status == 503
+
+
+async def test_a_failure_to_watch_does_not_touch_the_response(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, sample: Sample
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("reasoningpool_runtime.response.ResponseWatch.chunk", broken)
+    before = sample("middleware_errors_total", where="watch")
+    assert b"Paris" in (await stack.chat(stream=True)).body
+    assert sample("middleware_errors_total", where="watch") == before + 1
 
 
 async def test_a_failure_of_vllm_is_vllms(stack: Stack, sample: Sample) -> None:

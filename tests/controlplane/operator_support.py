@@ -50,7 +50,6 @@ PATHS = {
 }
 # The operator's kinds, and some that only tests use.
 TEST_KINDS = KINDS.with_kinds(
-    Kind(api_version="v1", kind="ConfigMap", plural="configmaps", grants=OWN),
     Kind(api_version="monitoring.coreos.com/v1", kind="PodMonitor", plural="podmonitors", rank=9, grants=OWN),
 )
 CHILDREN = ("ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget")
@@ -283,6 +282,9 @@ class Faults:
         self.mute_watches = False  # watches stay open and say nothing
         self.expire_watches: set[str] = set()  # paths whose next watch is answered by an ERROR event 410
         self.refuse_watches: set[str] = set()  # paths whose next watch is answered by HTTP 410
+        self.break_watches: dict[str, int] = {}  # paths whose next watch is answered by an ERROR event of this code
+        self.write_delay = 0.0  # seconds that a write (but of a Lease) takes on its way
+        self.received: list[tuple[str, str]] = []  # writes (but of a Lease), in the moment they come in
         self.hold = False  # requests on connections made before are never answered, new connections are served
         self.delay = 0.0
         self.overload = 0  # so many requests that write are answered by 429
@@ -337,17 +339,15 @@ class Faults:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self._known.add(request.transport)
         await self._stuck(request)
+        if request.method != "GET" and "/leases" not in request.path:
+            self.received.append((request.method, request.path))
+            await asyncio.sleep(self.write_delay)
         await asyncio.sleep(self.delay)
         is_watch, path = "watch" in request.query, request.path
         if is_watch:
             self.watches.append(path)
-            gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
-            if path in self.refuse_watches:
-                self.refuse_watches.discard(path)
-                return web.json_response(gone, status=410)
-            if path in self.expire_watches:
-                self.expire_watches.discard(path)
-                return web.Response(text=json.dumps({"type": "ERROR", "object": gone}) + "\n")
+            if (answer := self._watch_fault(path)) is not None:
+                return answer
         elif request.method != "GET":
             self.writes.append((request.method, path))
             if self.overload:
@@ -374,6 +374,20 @@ class Faults:
                     if not self.mute_watches:
                         await response.write(chunk)
             return response
+
+    def _watch_fault(self, path: str) -> web.Response | None:
+        gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
+        if path in self.break_watches:
+            said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self.break_watches.pop(path)}
+            # As Go writes it.
+            return web.Response(text=json.dumps({"type": "ERROR", "object": said}, separators=(",", ":")) + "\n")
+        if path in self.refuse_watches:
+            self.refuse_watches.discard(path)
+            return web.json_response(gone, status=410)
+        if path in self.expire_watches:
+            self.expire_watches.discard(path)
+            return web.Response(text=json.dumps({"type": "ERROR", "object": gone}) + "\n")
+        return None
 
     async def _stuck(self, request: web.Request) -> None:
         if request.transport in self._held:
@@ -408,6 +422,9 @@ class OperatorProcess:
     def lines(self) -> list[dict[str, Any]]:
         """The log, one dict a line."""
         return [json.loads(line) for line in self.text().splitlines() if line.startswith("{")]
+
+    def health_port(self) -> int:
+        return int(re.findall(r"health endpoints at [^:]+:(\d+)", self.text())[-1])
 
     def health(self, path: str) -> tuple[int, str]:
         """Status and text of a health endpoint; 0 while nobody listens."""

@@ -34,7 +34,7 @@ def test_every_object_of_the_schema_is_accepted_or_refused_in_words(body) -> Non
     assert judged(body) in {"True", "False"}
 
 
-@settings(suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(pools(), pools())
 def test_every_change_of_a_running_pool_is_planned(before, after) -> None:
     world = World(before, settings=SETTINGS)

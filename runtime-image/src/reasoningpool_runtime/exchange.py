@@ -50,6 +50,7 @@ class Exchange:
         self._arrived = runtime.now()
         self._plan: Plan | None = None
         self._ticket: Ticket | None = None
+        self._response: Response | None = None
         self._seen: dict[tuple[int, int], int] = {}
         self._scopes: list[Scope] = []
         scope.setdefault("state", {})
@@ -145,6 +146,7 @@ class Exchange:
         scope = asgi.with_body_length(self._scope, len(payload))
         trace = runtime.trace_log.begin(plan.tenant.name, self._config.tier, plan.budget.effort.name, plan.body)
         response = Response(runtime, self._api, plan, send=self._send, arrived=self._arrived, trace=trace)
+        self._response = response
         app: App = runtime.app
         if plan.closing:
             app = ClosingApp(runtime.app, self._config.thinking, plan, self._scopes, response)
@@ -155,7 +157,6 @@ class Exchange:
             await app(scope, response.watching(asgi.replaying(payload, self._receive)), response.send)
         finally:
             engine.THINKING_BUDGET.reset(token)
-            self._response = response
         if response.disconnected:
             return CANCELLED
         return COMPLETED if response.status < 400 else FAILED
@@ -176,20 +177,19 @@ class Exchange:
             headers["retry-after"] = str(refusal.retry_after_seconds)
         await asgi.answer(self._send, refusal.status, error_body(self._api, refusal), headers)
 
-    _response: Response | None = None
-
     def _finish(self, outcome: str) -> None:
-        usage = None
         try:
+            usage = None
             if self._response is not None and outcome == COMPLETED:
                 usage = self._response.close(self._config.tier, self._scopes)
             effort = self._plan.budget.effort.name if self._plan else ""
             self._runtime.metrics.requests.labels(self._api.value, self._config.tier, effort, outcome).inc()
-        except Exception:  # noqa: BLE001 - the response has been sent
-            self._runtime.fault("finish")
-        finally:
             if self._ticket is not None:
                 self._ticket.finish(_OUTCOMES[outcome], usage.output if usage else None)
+        except Exception:  # noqa: BLE001 - the response has been sent
+            self._runtime.fault("finish")
+            if self._ticket is not None:
+                self._ticket.finish(Outcome.FAILED)  # does nothing where it is finished
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:

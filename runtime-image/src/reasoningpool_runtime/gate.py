@@ -122,7 +122,7 @@ class Gate:
         return AdmissionRequest(
             effort=plan.budget.effort.name,
             prompt_tokens=prompt_tokens,
-            max_output_tokens=plan.budget.max_tokens,
+            max_output_tokens=max(1, plan.budget.max_tokens),  # 0: a completion that only echoes
             outputs=plan.outputs,
             priority=plan.priority,
             streamed=self._watches_outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -25,7 +26,8 @@ class Lifecycle:
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / _DRAIN_FILE
-        self._file.unlink(missing_ok=True)  # of a container's earlier life
+        with contextlib.suppress(OSError):  # a directory that cannot be written has no such file either
+            self._file.unlink(missing_ok=True)  # of a container's earlier life
         self.draining = False
         self.in_flight = 0
 

@@ -82,6 +82,6 @@ def _texts(part: Any) -> Iterator[str]:
         for name in _TEXT_FIELDS:
             if name in part:
                 yield from _texts(part[name])
-        for tool_call in part.get("tool_calls") or ():
-            if isinstance(tool_call, dict):
-                yield json.dumps(tool_call.get("function"))
+        calls = part.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            yield json.dumps(call)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reasoningpool_runtime import engine
+from reasoningpool_runtime import asgi, engine
 from reasoningpool_runtime.apis import Api
 from reasoningpool_runtime.engine import Usage
+from reasoningpool_runtime.errors import RefusalError, error_body
 from reasoningpool_runtime.hide import StreamHider, without_thinking
 from reasoningpool_runtime.watch import ResponseWatch
 
@@ -36,6 +37,7 @@ class Response:
         self._held: Message | None = None  # the start of a response whose body is being collected
         self._collected: list[bytes] = []
         self._streamed = False
+        self._watching = True
         self.status = 0
         self.finished = False
         self.disconnected = False
@@ -107,10 +109,8 @@ class Response:
 
     async def _body(self, message: Message) -> None:
         body, more = message.get("body", b""), message.get("more_body", False)
-        if body:
-            self._watch.chunk(body, self._runtime.now())
-            if self._trace is not None:
-                self._trace.chunk(body)
+        if body and self._watching:
+            self._note(body)
         self.finished = not more
         if self._held is not None:
             await self._collect(body, more=more)
@@ -121,11 +121,26 @@ class Response:
         else:
             await self._send(message)
 
+    def _note(self, body: bytes) -> None:
+        try:
+            self._watch.chunk(body, self._runtime.now())
+            if self._trace is not None:
+                self._trace.chunk(body)
+        except Exception:  # noqa: BLE001 - the response matters more than what is noted about it
+            self._watching = False
+            self._runtime.fault("watch")
+
     async def _collect(self, body: bytes, *, more: bool) -> None:
         self._collected.append(body)
         if more or self._held is None:
             return
-        whole = without_thinking(self._api, b"".join(self._collected))
+        try:
+            whole = without_thinking(self._api, b"".join(self._collected))
+        except Exception:  # noqa: BLE001 - rather no response than thinking that must not be seen
+            self._runtime.fault("hide")
+            refusal = RefusalError(503, "internal_error", "The request runtime failed.")
+            await asgi.answer(self._send, refusal.status, error_body(self._api, refusal))
+            return
         headers = [(name, value) for name, value in self._held["headers"] if name.lower() != b"content-length"]
         headers.append((b"content-length", str(len(whole)).encode()))
         await self._send({**self._held, "headers": headers})

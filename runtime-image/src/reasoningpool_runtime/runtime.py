@@ -71,9 +71,12 @@ class Runtime:
         if self._task is not None:
             return
         self.scope = {name: scope[name] for name in ("app", "asgi", "root_path") if name in scope}
-        self.carries_budget = engine.carry_thinking_budget()
-        engine.on_shutdown(self.scope, self.lifecycle.begin_drain)
         self._task = asyncio.get_running_loop().create_task(self._keep())
+        try:
+            self.carries_budget = engine.carry_thinking_budget()
+            engine.on_shutdown(self.scope, self.lifecycle.begin_drain)
+        except Exception:  # noqa: BLE001 - the server goes on without
+            self.fault("start")
 
     async def stop(self) -> None:
         """End the background work."""

@@ -28,9 +28,9 @@ def identify(tenants: Tenants, headers: Mapping[str, str], client_salt: object, 
     Raises:
         RefusalError: the tenant is missing and required (400).
     """
-    allowed = client_salt if tenants.allow_client_salt and isinstance(client_salt, str) and client_salt else None
     if tenants.source is TenantSource.NONE:
-        return Tenant(None, allowed)
+        return Tenant(None, None)
+    allowed = client_salt if tenants.allow_client_salt and isinstance(client_salt, str) and client_salt else None
     name = _name(tenants, headers)
     if name is None and tenants.required:
         missing = tenants.header if tenants.source is TenantSource.HEADER else "authorization"

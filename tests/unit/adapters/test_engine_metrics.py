@@ -21,6 +21,7 @@ from reasoningpool.adapters.engine_metrics import (
     parse_kv_pool,
 )
 from reasoningpool.planning.observations import KVPool, KVPoolProblem
+from support.hostile import PAGES, Engines
 
 DATA = Path(__file__).parents[2] / "data"
 SERIES = 'vllm:cache_config_info{{block_size="{size}",engine="{engine}",num_gpu_blocks="{blocks}"}} 1.0'
@@ -273,3 +274,17 @@ async def test_engine_that_is_not_there(metrics) -> None:
 
 async def test_address_of_the_sixth_version_is_one(metrics) -> None:
     assert await metrics.kv_pool("::1", 1) is KVPoolProblem.UNREACHABLE
+
+
+@pytest.fixture
+def engines():
+    made = Engines()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", PAGES)
+async def test_every_kind_of_page_is_an_answer(metrics, engines, kind) -> None:
+    port = engines.serve("127.0.0.1", *PAGES[kind], port=0)
+    async with asyncio.timeout(20):  # the reader's own bound is half a second of waiting
+        assert isinstance(await metrics.kv_pool("127.0.0.1", port), KVPoolProblem | KVPool)

@@ -75,7 +75,7 @@ def test_one_step_of_a_mixture_reads_the_experts_it_touches() -> None:
         ({}, 4, 0, 0),
         ({"sliding_window": 1024}, 4, 0, 0),  # qwen: only with use_sliding_window
         ({"sliding_window": 1024, "use_sliding_window": True, "max_window_layers": 1}, 1, 3, 0),
-        ({"model_type": "mistral", "sliding_window": 4096}, 4, 0, 0),  # all layers slide: taken as full
+        ({"model_type": "mistral", "sliding_window": 4096}, 0, 4, 0),  # all layers slide
         ({"model_type": "gemma2", "sliding_window": 4096}, 2, 2, 0),
         ({"sliding_window": 128, "sliding_window_pattern": 4, "model_type": "cohere2"}, 1, 3, 0),
         ({"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 128}, 2, 2, 0),

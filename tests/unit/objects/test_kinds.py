@@ -12,10 +12,11 @@ WIDGET = Kind(
 )
 
 
-def test_children_are_applied_accounts_and_engines_first():
+def test_what_pods_need_is_applied_before_the_engines_and_everything_else_after():
     children = sorted((kind for kind in KINDS if kind.owned and not kind.optional), key=lambda kind: kind.rank or 0)
-    assert [kind.kind for kind in children] == ["ServiceAccount", "StatefulSet", "Service", "PodDisruptionBudget"]
-    assert [kind.kind for kind in children if kind.urgent] == ["ServiceAccount", "StatefulSet"]
+    urgent = [kind.kind for kind in children if kind.urgent]
+    assert urgent == ["ServiceAccount", "ConfigMap", "StatefulSet"]
+    assert [kind.kind for kind in children] == [*urgent, "Service", "PodDisruptionBudget"]
 
 
 def test_what_is_not_urgent_comes_after_all_that_is():

@@ -1,6 +1,7 @@
 """A watch that says nothing is found out."""
 
 import asyncio
+from functools import partial
 
 import aiohttp
 import pytest
@@ -8,6 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from reasoningpool.adapters.watch_response import _NotingReader, noting_response
+from reasoningpool.process import heartbeat as module
 from reasoningpool.process.heartbeat import Heartbeats
 
 DEAD_AFTER_SECONDS = 150.0
@@ -72,6 +74,51 @@ async def test_each_chunk_of_a_stream_counts():
     assert [chunk async for chunk in reader.iter_chunked(10)] == [b"a", b"b"]
     assert len(beats) == 2
     assert reader.exception == "kept"
+
+
+def watching(heartbeats, *chunks):
+    heartbeats.expect(["/pools"])
+
+    class Reader:
+        async def iter_chunked(self, size):
+            for chunk in chunks:
+                yield chunk
+
+    return _NotingReader(Reader(), lambda: None, partial(heartbeats.break_off, "/pools"))
+
+
+@pytest.mark.parametrize("code", [b"403", b"500"])
+async def test_an_error_event_breaks_the_watch_off(heartbeats, code):
+    said = b'{"type":"ERROR","object":{"kind":"Status","code":' + code + b"}}\n"
+    assert [chunk async for chunk in watching(heartbeats, b"{}\n", said).iter_chunked(10)] == [b"{}\n", said]
+    assert code.decode() in heartbeats.broken
+    async with asyncio.timeout(5):
+        await heartbeats.wait_dead()
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n',
+        b'{"type":"ADDED","object":{"spec":"{\\"type\\":\\"ERROR\\",\\"object\\":{\\"kind\\":\\"Status\\""}}\n',
+    ],
+    ids=["expired", "quoted"],
+)
+async def test_an_expired_watch_and_a_value_that_looks_like_an_error_break_nothing_off(heartbeats, chunk):
+    assert [seen async for seen in watching(heartbeats, chunk).iter_chunked(10)] == [chunk]
+    assert heartbeats.broken == ""
+
+
+async def test_a_watch_that_stays_dead_ends_the_waiting(heartbeats, now, monkeypatch):
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    heartbeats.expect(["/pools"])
+    waiting = asyncio.create_task(heartbeats.wait_dead())
+    now[0] = DEAD_AFTER_SECONDS + 1
+    done, _ = await asyncio.wait({waiting}, timeout=0.1)
+    assert not done
+    now[0] += module._UNHEARD_SECONDS
+    async with asyncio.timeout(5):
+        await waiting
 
 
 @pytest.mark.parametrize("status", [403, 404])

@@ -14,6 +14,7 @@ _CLUSTER_ROLE = {
     "reasoningpool.io/reasoningpools/status": "patch",
     "reasoningpool.io/reasoningpools/finalizers": "update",
     "/serviceaccounts": "get list watch create patch delete",
+    "/configmaps": "get list watch create patch delete",
     "apps/statefulsets": "get list watch create patch delete",
     "/services": "get list watch create patch delete",
     "policy/poddisruptionbudgets": "get list watch create patch delete",

@@ -1,5 +1,7 @@
 """Events for people: once for each thing, however often it is planned."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from reasoningpool.adapters.errors import Conflict, Forbidden, NotFound
@@ -13,6 +15,9 @@ class Kube:
     def __init__(self):
         self.created, self.patched = [], []
         self.answer = None
+
+    def now(self):
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
     async def create(self, manifest, *, manager, priority):
         self.created.append(manifest)

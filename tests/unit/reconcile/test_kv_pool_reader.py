@@ -122,6 +122,21 @@ async def test_thousand_engines_are_asked_a_few_at_a_time(make) -> None:
     assert (engines.most, len(engines.asked)) == (16, 1000)
 
 
+async def test_engines_that_failed_before_leave_room_for_one_that_is_new(make) -> None:
+    engines = Engines(KVPoolProblem.TIMEOUT)
+    reader = make(engines, at_once=4)
+    failing = tuple(wanted(f"a{number}") for number in range(12))
+    reader.want(POOL, failing)
+    await until(lambda: len(reader.known(POOL)) == len(failing))
+    engines.hold.clear()
+    asked = len(engines.asked)
+    await until(lambda: len(engines.asked) > asked)
+    reader.want(OTHER, (wanted("z", "10.0.0.2"),))
+    await until(lambda: ("10.0.0.2", 8000) in engines.asked)
+    assert engines.under_way == 2
+    engines.hold.set()
+
+
 async def test_engine_that_hangs_delays_no_one_who_asks(make) -> None:
     engines = Engines(FOUND)
     engines.hold.clear()

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
-from reasoningpool.adapters.errors import Forbidden, NotFound, Permanent, Transient
+from reasoningpool.adapters.errors import Cause, Forbidden, NotFound, Permanent, Transient
 from reasoningpool.objects import ObjectKey
 from reasoningpool.planning.actions import Apply, EventNote, EventType, Plan
 from reasoningpool.planning.observations import ContainerLogRequest
@@ -32,6 +33,9 @@ class Kube:
         self.live = live if live is not None else pool()
         self.reads = 0
         self.logs = []
+
+    def now(self):
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
     async def get(self, key, *, priority):
         self.reads += 1
@@ -202,6 +206,15 @@ async def test_missing_permission_is_logged(caplog):
     async with World(planner=nothing, script=[refused]) as world:
         await world.until(lambda: world.executor.statuses)
     assert 'cannot patch resource "reasoningpools/status"; grant it' in caplog.text
+
+
+async def test_a_namespace_that_is_being_deleted_is_no_question_of_rights(caplog):
+    caplog.set_level(logging.INFO, "reasoningpool")
+    leaving = (Cause("NamespaceTerminating", "", "namespace llm is being terminated"),)
+    error = Forbidden("services is forbidden", status=403, reason="Forbidden", causes=leaving)
+    async with World(planner=nothing, script=[error]) as world:
+        await world.until(lambda: "is being deleted" in caplog.text)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_rejected_status_is_logged_as_an_internal_error(caplog):

@@ -50,18 +50,24 @@ def _descriptions(path: str, node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _descriptions(f"{path}[]", node["items"])
 
 
-@pytest.fixture
-def tier() -> EffectiveTier:
+def effective_tier(settings: ResolutionSettings) -> EffectiveTier:
     """A tier that states nothing."""
     body = pool(engine={})
     body["spec"]["accelerator"].pop("perReplica", None)
-    effective = resolve(parse_pool(body), ResolutionSettings())
+    effective = resolve(parse_pool(body), settings)
     assert effective.errors == ()
     return effective.tiers[0]
 
 
+@pytest.fixture
+def tier() -> EffectiveTier:
+    return effective_tier(ResolutionSettings())
+
+
 def test_every_documented_value_is_that_of_the_code(tier: EffectiveTier) -> None:
     engine, inputs = tier.engine, tier.sizing_input
+    with_runtime = effective_tier(ResolutionSettings(runtime_image="registry.example/runtime:1")).runtime
+    assert with_runtime is not None
     minutes, rest = divmod(constants.STARTUP_FLOOR_S, 60)
     assert rest == 0
     bandwidth = documented()["engine.loadBandwidth"]
@@ -81,4 +87,5 @@ def test_every_documented_value_is_that_of_the_code(tier: EffectiveTier) -> None
         "concurrency.preemptionRiskPermille": str(inputs.preemption_risk_permille),
         "rollout.maxUnavailable": str(tier.max_unavailable),
         "podOverrides.automountServiceAccountToken": "false",
+        "runtime.showThinking": str(with_runtime.show_thinking).lower(),
     } | {name: documented()[name] for name in NOT_IMPLEMENTED}

@@ -81,7 +81,6 @@ def test_secrets_are_not_shown() -> None:
         ("--otlp-traces-endpoint=http://me:hunter2@host",),
         ("--kv-transfer-config", '{"kv_connector_extra_config": {"key": "hunter2"}}'),
         ("--kv-transfer-config.kv_connector_extra_config.key", "hunter2"),
-        ("--middleware", "a.b", "--middleware=hunter2"),
     ],
 )
 def test_values_of_arguments_that_may_be_secret_are_not_shown(arguments: tuple[str, ...]) -> None:

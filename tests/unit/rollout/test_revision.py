@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import fields, replace
 from typing import Any
 
@@ -21,10 +22,11 @@ from reasoningpool.api.spec_model import (
     Quantization,
     SecretKeyRef,
 )
+from reasoningpool.api.spec_runtime import OverBudget
 from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render.pod import probes
 from reasoningpool.render.pod.environment import DIRECTORIES
-from reasoningpool.resolution.types import EffectiveTier
+from reasoningpool.resolution.types import EffectiveRuntime, EffectiveTier
 from reasoningpool.rollout import pod_intent, revision_of, settle, sizing_key
 from reasoningpool.rollout.revision import ANNOTATION_INTENT, run_revision
 from reasoningpool.sizing.types import KVCacheDType, SizingPlan
@@ -50,7 +52,16 @@ def overrides(**changes: Any) -> EffectiveTier:
 
 
 # Every change a user can make to what the pods run.
+RUNTIME = EffectiveRuntime(
+    image="registry.example/runtime:1",
+    over_budget=OverBudget.CLAMP,
+    show_thinking=True,
+    tenant_header=None,
+    default_effort="high",
+)
 RUN_CHANGES: dict[str, EffectiveTier] = {
+    "request runtime": b.tier(runtime=RUNTIME),
+    "version of the request runtime": b.tier(runtime=dataclasses.replace(RUNTIME, image="registry.example/runtime:2")),
     "model": model(id="Qwen/Qwen3-14B"),
     "revision": model(revision="abc"),
     "served name": model(served_name="other"),

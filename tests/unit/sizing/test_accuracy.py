@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +21,71 @@ CONFIGS = Path(known.__file__).with_name("model_configs.yaml")
 MODELS: list[dict[str, Any]] = yaml.safe_load(CONFIGS.read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module", name="printed")
-def printed_lines() -> dict[str, dict[str, float]]:
+def lines_of(rows: list[observations.Observation]) -> dict[str, dict[str, float]]:
     """The benchmark's summary lines by their first word."""
-    memory, tokens, _ = sizing_accuracy.report(observations.load(DATA))
+    memory, tokens, _ = sizing_accuracy.report(rows)
     lines = sizing_accuracy.summary(memory, tokens)
     return {line.split()[0]: {k: float(v) for k, v in (p.split("=") for p in line.split()[1:])} for line in lines}
 
 
-def test_predicted_memory_is_within_one_percent_of_the_gpu(printed: dict[str, dict[str, float]]) -> None:
-    line = printed["memory"]
-    assert line["rows"] >= 17
-    assert line["median_abs_pct"] <= 1.0
+@pytest.fixture(scope="module", name="calibrating")
+def calibrating_lines() -> dict[str, dict[str, float]]:
+    """Of the rows that constants may be fitted on."""
+    held_out = sizing_accuracy.held_out_ids()
+    return lines_of([row for row in observations.load(DATA) if row.id not in held_out])
+
+
+@pytest.fixture(scope="module", name="held_out")
+def held_out_lines() -> dict[str, dict[str, float]]:
+    """Of the third of the rows that none is fitted on."""
+    held_out = sizing_accuracy.held_out_ids()
+    return lines_of([row for row in observations.load(DATA) if row.id in held_out])
+
+
+def test_sources_held_out_are_those_the_rule_chooses() -> None:
+    rows = observations.load(DATA)
+    chosen = {row.id for row in rows if int(sha256(row.source.encode()).hexdigest(), 16) % 3 == 0}
+    assert sizing_accuracy.held_out_ids() == chosen
+
+
+def test_predicted_memory_is_within_one_percent_of_the_gpu(calibrating: dict[str, dict[str, float]]) -> None:
+    line = calibrating["memory"]
+    assert line["rows"] >= 15
+    assert line["median_abs_pct"] <= 0.5
     assert line["p90_abs_pct"] <= 2.5
-    assert line["max_over_pct"] <= 2.0
 
 
-def test_plans_promise_less_than_is_likely_and_never_more_than_there_was(printed: dict[str, dict[str, float]]) -> None:
-    line = printed["memory_promised"]
-    assert line["max_over_pct"] < printed["memory"]["max_over_pct"] <= 2.0
-    assert line["max_over_pct"] < 0.5
-    assert line["median_abs_pct"] <= 1.0
+def test_predicted_memory_holds_where_nothing_was_fitted(held_out: dict[str, dict[str, float]]) -> None:
+    """What docs/sizing.md says of rows never seen."""
+    line = held_out["memory"]
+    assert line["rows"] >= 11
+    assert line["median_abs_pct"] <= 1.2
+    assert line["p90_abs_pct"] <= 4.0
 
 
-def test_most_observations_lie_in_the_interval_of_what_was_assumed(printed: dict[str, dict[str, float]]) -> None:
-    line = printed["interval"]
-    assert line["rows"] == line["inside"] + line["outside"]
-    assert line["inside"] >= 0.8 * line["rows"]
+def test_plans_never_promise_more_than_there_was_where_nothing_was_fitted(
+    held_out: dict[str, dict[str, float]],
+) -> None:
+    line = held_out["memory_promised"]
+    assert line["max_over_pct"] <= 0.5
+    assert line["median_abs_pct"] <= 2.0
 
 
-def test_tokens_follow_from_the_printed_memory(printed: dict[str, dict[str, float]]) -> None:
-    line = printed["tokens"]
-    assert line["rows"] >= 24
-    assert line["median_abs_pct"] <= 0.1
-    assert line["max_abs_pct"] < 2.0
+def test_most_observations_lie_in_the_interval_of_what_was_assumed(
+    calibrating: dict[str, dict[str, float]], held_out: dict[str, dict[str, float]]
+) -> None:
+    for line in (calibrating["interval"], held_out["interval"]):
+        assert line["rows"] == line["inside"] + line["outside"]
+        assert line["inside"] >= 0.8 * line["rows"]
+
+
+def test_tokens_follow_from_the_printed_memory(
+    calibrating: dict[str, dict[str, float]], held_out: dict[str, dict[str, float]]
+) -> None:
+    for line in (calibrating["tokens"], held_out["tokens"]):
+        assert line["rows"] >= 13
+        assert line["median_abs_pct"] <= 0.1
+        assert line["max_abs_pct"] < 2.0
 
 
 def test_tokens_off_by_more_than_one_percent_are_the_explained_ones() -> None:
@@ -62,17 +94,18 @@ def test_tokens_off_by_more_than_one_percent_are_the_explained_ones() -> None:
 
 
 def test_constants_hold_on_sources_they_were_not_taken_from() -> None:
-    raw = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    held_out = sizing_accuracy.held_out_ids()
+    raw = [row for row in yaml.safe_load(DATA.read_text(encoding="utf-8")) if row["id"] not in held_out]
     errors = [left_out for *_, left_out in sizing_calibration.cross_validated(raw)]
     line = sizing_accuracy.memory_line("cross_validated", errors)
     found = {k: float(v) for k, v in (part.split("=") for part in line.split()[1:])}
     assert found["median_abs_pct"] <= 1.0
     assert found["p90_abs_pct"] <= 2.5
-    assert found["max_over_pct"] <= 2.0
 
 
 def test_constants_in_use_are_the_medians_of_their_evidence() -> None:
-    raw = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    held_out = sizing_accuracy.held_out_ids()
+    raw = [row for row in yaml.safe_load(DATA.read_text(encoding="utf-8")) if row["id"] not in held_out]
     found = sizing_calibration.evidence(raw)
     assert sizing_calibration.median_of(found, "SAMPLER_SORT") == pytest.approx(9.57, abs=0.01)
     assert sizing_calibration.median_of(found, "NON_TORCH_BYTES") == pytest.approx(0.13 * GIB, abs=0.005 * GIB)

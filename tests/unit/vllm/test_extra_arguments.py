@@ -40,7 +40,6 @@ ALLOWED = [
     ("--seed", "-1"),
     ("--stream-interval=4", "--async-scheduling"),
     ("--enable-lora", "--lora-modules", "a=/x", "b=/y", "--max-loras=2"),
-    ("--middleware=a.b", "--middleware", "c.d"),
     ("--compilation-config.mode", "3", "--compilation-config.cudagraph_mode=FULL"),
     ("-cc", '{"mode": 3}'),
     ("-O3",),

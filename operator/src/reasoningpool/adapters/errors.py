@@ -55,6 +55,10 @@ class KubeError(Exception):
         self.retry_after = retry_after
 
 
+class NotLeading(Exception):  # noqa: N818
+    """Leadership ended; nothing may be written any more. No answer of the API server: the request was not sent."""
+
+
 class Permanent(KubeError):  # noqa: N818 - a kind of answer, not an error of ours
     """The request is wrong and stays wrong until it, or the object, changes."""
 

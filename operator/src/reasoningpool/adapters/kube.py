@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import aiohttp
@@ -22,6 +23,7 @@ from reasoningpool.objects import KINDS, Kind, Kinds, Manifest, ObjectKey
 from reasoningpool.objects.kinds import EVENT, POD
 
 _PAGE: Final = 100
+_MAX_EVENTS_BYTES: Final = 2 << 20  # whoever may create events may write long ones
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -34,7 +36,7 @@ class Page:
 
 
 class Kube:
-    """Requests on plain dicts. Raises `KubeError` subclasses only (and CancelledError)."""
+    """Requests on plain dicts. Raises `KubeError` subclasses, NotLeading and CancelledError only."""
 
     def __init__(
         self,
@@ -53,6 +55,14 @@ class Kube:
     def requests(self) -> Counter[tuple[str, str]]:
         """Requests sent so far, by verb and kind."""
         return self._transport.requests
+
+    def write_only_if(self, may_write: Callable[[], bool]) -> None:
+        """Ask this before anything but the Lease is written; NotLeading is raised when it is not so."""
+        self._transport.may_write = may_write
+
+    def now(self) -> datetime:
+        """The API server's time, by which the times in objects are judged."""
+        return self._transport.clock.now()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -236,7 +246,14 @@ class Kube:
         ]
         path = collection_path(EVENT, namespace)
         answer = await self._transport.call(
-            Request("GET", path, query=query, verb=("list", "Event"), priority=Priority.BACKGROUND)
+            Request(
+                "GET",
+                path,
+                query=query,
+                verb=("list", "Event"),
+                priority=Priority.BACKGROUND,
+                max_bytes=_MAX_EVENTS_BYTES,
+            )
         )
         found: list[Manifest] = answer.get("items") or []
         return found
@@ -261,7 +278,7 @@ class Kube:
     async def get_lease(self, key: ObjectKey) -> Manifest:
         """Read the Lease."""
         return await self._transport.call(
-            Request("GET", self._path(key), verb=("get", key.kind), priority=None, resend=False)
+            Request("GET", self._path(key), verb=("get", key.kind), priority=None, resend=False, for_lease=True)
         )
 
     async def create_lease(self, lease: Mapping[str, Any]) -> Manifest:
@@ -270,7 +287,7 @@ class Kube:
         path = collection_path(self._kinds.of(key), key.namespace)
         query = [("fieldManager", names.FIELD_MANAGER)]
         return await self._transport.call(
-            Request("POST", path, lease, query, verb=("create", key.kind), priority=None, resend=False)
+            Request("POST", path, lease, query, verb=("create", key.kind), priority=None, resend=False, for_lease=True)
         )
 
     async def put_lease(self, lease: Mapping[str, Any]) -> Manifest:
@@ -278,7 +295,16 @@ class Kube:
         key = ObjectKey.of(lease)
         query = [("fieldManager", names.FIELD_MANAGER)]
         return await self._transport.call(
-            Request("PUT", self._path(key), lease, query, verb=("put", key.kind), priority=None, resend=False)
+            Request(
+                "PUT",
+                self._path(key),
+                lease,
+                query,
+                verb=("put", key.kind),
+                priority=None,
+                resend=False,
+                for_lease=True,
+            )
         )
 
     # -- the watcher's connection ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import yaml
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import ApiClient, Configuration
 
+from reasoningpool.adapters.sending import CheckedRequest
 from reasoningpool.api.text import printable
 
 log = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ def _line(error: Exception) -> str:
 def _configuration() -> Configuration:
     # trust_env would look for a netrc file in a worker thread at every request, and a hit there would break
     # the Authorization header; the proxy variables are honoured by _proxy_for instead.
-    return Configuration(client_session_kwargs={"trust_env": False})
+    return Configuration(client_session_kwargs={"trust_env": False, "request_class": CheckedRequest})
 
 
 def _proxy_for(host: str) -> str | None:

@@ -1,4 +1,8 @@
-"""How a request reaches the API server: a slot, a timeout, a few new tries, and our own errors."""
+"""How a request reaches the API server: a slot, a timeout, a few new tries, and our own errors.
+
+This is the one place from which writes leave, and so the place where leadership is asked for: before every send and
+every new try, after all waiting for a slot, a token or a connection.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,18 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
-from reasoningpool.adapters.errors import KubeError, Transient, Unreachable, classify
+from reasoningpool.adapters.errors import KubeError, NotLeading, Transient, Unreachable, classify
 from reasoningpool.adapters.gate import Gate, Priority
 from reasoningpool.adapters.login import Relogin
+from reasoningpool.adapters.sending import before_sending
+from reasoningpool.adapters.server_clock import ServerClock
 from reasoningpool.objects import Manifest
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0
@@ -28,7 +34,11 @@ _MAX_OVERLOAD_RETRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `priority` None: it waits for no slot. `resend`: it may go out again when its connection breaks."""
+    """One request.
+
+    `priority` None: it waits for no slot. `resend`: it may go out again when its connection breaks. `for_lease`: it
+    is about leadership itself. An answer longer than `max_bytes` is given up.
+    """
 
     method: str
     path: str
@@ -40,6 +50,13 @@ class Request:
     accept: str = "application/json"
     priority: Priority | None = Priority.NORMAL
     resend: bool = True
+    for_lease: bool = False
+    max_bytes: int | None = None
+
+    @property
+    def needs_leadership(self) -> bool:
+        """Whether only the leader may send it."""
+        return self.method != "GET" and not self.for_lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,10 @@ class _Answer:
 
 
 class Transport:
-    """Sends requests, so many at a time. Raises `KubeError` subclasses only (and CancelledError)."""
+    """Sends requests, so many at a time. Raises `KubeError` subclasses, NotLeading and CancelledError only.
+
+    `may_write` is asked in the moment in which a request that changes something leaves.
+    """
 
     def __init__(self, api: ApiClient, relogin: Relogin | None, *, concurrency: int, timeout: float) -> None:
         self._api = api
@@ -62,6 +82,8 @@ class Transport:
         self._gate = Gate(concurrency)
         self._timeout = timeout
         self._client_timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
+        self.may_write: Callable[[], bool] = lambda: True
+        self.clock = ServerClock()
         # (verb, kind) -> number of requests sent, for benchmarks and metrics.
         self.requests: Counter[tuple[str, str]] = Counter()
 
@@ -132,11 +154,31 @@ class Transport:
                 header_params={"Content-Type": request.content_type, "Accept": request.accept},
                 auth_settings=["BearerToken"],
             )
+            self._check(request)
             self.requests[request.verb] += 1
+            before_sending.set(lambda: self._check(request))
             async with asyncio.timeout(self._timeout):
                 response = await self._api.call_api(*parameters, _request_timeout=self._client_timeout)
-                raw: bytes = await response.read()  # type: ignore[no-untyped-call]
+                self.clock.note(response.headers.get("Date"))
+                raw = await _body(response, request.max_bytes)
             return _Answer(response.status, response.headers, raw)
+
+    def _check(self, request: Request) -> None:
+        if request.needs_leadership and not self.may_write():
+            raise NotLeading
+
+
+async def _body(response: Any, most: int | None) -> bytes:
+    if most is None:
+        whole: bytes = await response.read()
+        return whole
+    found = bytearray()
+    async for chunk in response.response.content.iter_any():
+        found += chunk
+        if len(found) > most:
+            response.response.close()
+            raise Transient(f"the answer is longer than {most:,} bytes", status=response.status)
+    return bytes(found)
 
 
 def _error(answer: _Answer) -> KubeError:

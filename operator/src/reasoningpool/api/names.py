@@ -56,6 +56,11 @@ def headless_service_name(pool: str, tier: str) -> str:
     return f"{child_name(pool, tier)}-pods"
 
 
+def runtime_config_name(pool: str, tier: str) -> str:
+    """Name of the ConfigMap that the request runtime of a tier reads."""
+    return f"{child_name(pool, tier)}-runtime"
+
+
 def pool_selector(pool: str) -> dict[str, str]:
     """Labels that select every object of a pool."""
     return {LABEL_MANAGED_BY: MANAGED_BY, LABEL_POOL: pool}

@@ -15,6 +15,7 @@ from reasoningpool.api.base import ApiModel, Rule, list_map, unique
 from reasoningpool.api.scalars import Flag, ObjectName
 from reasoningpool.api.spec_engine import AcceleratorSpec, EngineSpec
 from reasoningpool.api.spec_model import ModelSpec
+from reasoningpool.api.spec_runtime import RuntimeSpec
 from reasoningpool.api.spec_tier import TierSpec
 
 
@@ -86,6 +87,8 @@ class ReasoningPoolSpec(ApiModel):
     """The vLLM server."""
     tiers: Annotated[tuple[TierSpec, ...], list_map(minimum=1, maximum=16)]
     """Groups of replicas; each becomes a StatefulSet."""
+    runtime: RuntimeSpec | None = None
+    """The request runtime inside the serving pods."""
     gateway: GatewaySpec | None = None
     """Routing to the tiers. Default: none."""
     monitoring: MonitoringSpec | None = None

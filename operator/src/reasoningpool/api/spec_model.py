@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from pydantic import Field
+
 from reasoningpool.api.base import ApiModel, Rule, exactly_one
 from reasoningpool.api.scalars import (
     Flag,
@@ -19,6 +21,7 @@ from reasoningpool.api.scalars import (
     Storage,
     free_text,
 )
+from reasoningpool.model.towers import Modality
 
 
 class PullPolicy(StrEnum):
@@ -131,6 +134,9 @@ class ModelSpec(ApiModel):
     """Online quantization. Default: what the checkpoint is."""
     config_json: Annotated[str, free_text(65536, minimum=2)] | None = None
     """Text of the model's config.json, for models outside the catalog; it wins over the catalog."""
+    modalities: Annotated[tuple[Modality, ...], Field(min_length=1, max_length=3)] | None = None
+    """What requests may contain. Default: all that the model can take. [Text] leaves the encoders of images and sound
+    out (`--language-model-only`), which frees their weights and work space."""
     parsers: Parsers | None = None
     """Output parsers. Default: from the catalog."""
     cache: ModelCache | None = None

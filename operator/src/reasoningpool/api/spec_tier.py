@@ -203,6 +203,12 @@ class TierSpec(ApiModel):
             field=".tokenDistribution",
         ),
         Rule(
+            cel="!has(self.defaultEffort) || self.efforts.exists(e, e.name == self.defaultEffort)",
+            holds=lambda self: self.default_effort is None or self.default_effort in {e.name for e in self.efforts},
+            message="must name one of the tier's efforts",
+            field=".defaultEffort",
+        ),
+        Rule(
             cel="!has(self.sharedPrefixTokens) || self.sharedPrefixTokens <= self.promptTokens",
             holds=lambda self: (self.shared_prefix_tokens or 0) <= self.prompt_tokens,
             message="sharedPrefixTokens is a part of promptTokens and must not exceed it",
@@ -218,6 +224,10 @@ class TierSpec(ApiModel):
     """Most tokens of a prompt, chat history included."""
     efforts: Annotated[tuple[EffortSpec, ...], list_map(minimum=1, maximum=8)]
     """Budgets per effort."""
+    default_effort: (
+        Annotated[str, Field(min_length=1, max_length=32, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")] | None
+    ) = None
+    """Effort of requests that name none; needs the request runtime. Default: medium if there is one, else the first."""
     token_distribution: Annotated[tuple[EffortDistribution, ...], list_map(maximum=8, key="effort")] | None = None
     """Observed lengths, which make the Statistical policy exact. Default: every request uses its whole budget."""
     shared_prefix_tokens: Tokens | None = None

@@ -94,7 +94,10 @@ def _run(**values: Any) -> None:
     from reasoningpool.resolution.resolve import ResolutionSettings  # noqa: PLC0415
 
     planning = PlanningSettings(
-        resolution=ResolutionSettings(allowed_service_accounts=frozenset(settings.allowed_service_accounts))
+        resolution=ResolutionSettings(
+            allowed_service_accounts=frozenset(settings.allowed_service_accounts),
+            runtime_image=settings.runtime_image or None,
+        )
     )
     sys.exit(run_operator(settings, planner=partial(plan, settings=planning), plan_failure=plan_failure))
 

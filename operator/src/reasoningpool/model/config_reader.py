@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reasoningpool.model.errors import GeometryError
+from reasoningpool.model.spellings import spelled
 from reasoningpool.objects import shorten
 
 _MAX_SHOWN = 40
@@ -42,8 +43,8 @@ class ConfigReader:
             inner = config.get(key)
             if isinstance(inner, Mapping) and "num_hidden_layers" in inner:
                 outer = {k: v for k, v in config.items() if k not in (key, "model_type")}
-                return cls({**outer, **inner})
-        return cls(config)
+                return cls(spelled({**outer, **inner}))
+        return cls(spelled(config))
 
     def check_dtype(self) -> None:
         """The type of the checkpoint's values; Transformers may say one for each part of the model.

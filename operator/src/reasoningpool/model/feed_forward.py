@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from reasoningpool.model.config_reader import ConfigReader
+from reasoningpool.model.families import family_of
 from reasoningpool.model.integers import round_up
 from reasoningpool.model.layers import Dimensions
 from reasoningpool.model.matrices import Kind, Matrix, Split, linear, placed, small
@@ -13,14 +14,25 @@ from reasoningpool.model.quantization import Quantization
 
 _EXPERT_KEYS: Final = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _UNGATED: Final = frozenset(
-    {"opt", "gpt2", "gpt_neox", "gpt_bigcode", "gptj", "falcon", "phi", "starcoder2", "nemotron", "nemotron_h", "mpt"}
+    {
+        "opt",
+        "gpt2",
+        "gpt_neox",
+        "gpt_bigcode",
+        "gptj",
+        "falcon",
+        "phi",
+        "starcoder2",
+        "nemotron",
+        "nemotron_h",
+        "mpt",
+        "apertus",
+    }
 )
 # Their configurations leave the width out, or null, for the usual one.
 _USUAL_WIDTH: Final = frozenset(
     {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "codegen", "bloom", "mpt", "falcon", "RefinedWeb", "RefinedWebModel"}
 )
-_ROUTING_BIAS: Final = frozenset({"nemotron_h", "glm4_moe", "glm4_moe_lite"})
-FULL_BIAS: Final = frozenset({"gpt_oss", "opt", "gpt2", "gpt_neox", "starcoder2", "phi"})
 
 
 def expert_count(reader: ConfigReader) -> int:
@@ -67,7 +79,9 @@ def _dense(reader: ConfigReader, hidden: int, name: str, inner: int) -> list[Mat
     down = linear(f"{name}.down_proj", hidden, inner, Split.COLUMNS)
     if family in _UNGATED:
         biases = [small(f"{name}.bias", inner, split=Split.ROWS), small(f"{name}.bias", hidden)]
-        return [up, down, *(biases if family in FULL_BIAS else ())]
+        scalars = family_of(reader).activation_scalars
+        learned = [small(f"{name}.act_fn", scalars)] if scalars else []
+        return [up, down, *learned, *(biases if family_of(reader).feed_forward_bias else ())]
     return [up, replace(up, name=f"{name}.gate_proj"), down]
 
 
@@ -119,7 +133,9 @@ def _mixture(reader: ConfigReader, hidden: int) -> list[Matrix]:
         found.append(small("mlp.router.bias", experts))
         found.append(small("mlp.experts.w13_bias", 2 * inner, experts, split=Split.ROWS))
         found.append(small("mlp.experts.w2_bias", hidden, experts))
-    if reader.text("scoring_func") == "sigmoid" or reader.flag("use_routing_bias", default=family in _ROUTING_BIAS):
+    if reader.text("scoring_func") == "sigmoid" or reader.flag(
+        "use_routing_bias", default=family_of(reader).router_bias
+    ):
         found.append(small("mlp.gate.bias", experts))
     return found + _shared_experts(reader, hidden, inner)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from reasoningpool.model.config_reader import ConfigReader
 from reasoningpool.model.errors import GeometryError
+from reasoningpool.model.known_keys import not_known, uses
 from reasoningpool.model.layers import (
     FULL_KINDS,
     MAX_CONTEXT,
@@ -27,9 +28,26 @@ from reasoningpool.model.layers import (
 from reasoningpool.model.parameters import count_parameters
 from reasoningpool.model.quantization import Quantization, read_quantization
 from reasoningpool.model.state import StateGeometry, read_state
+from reasoningpool.model.towers import Modality, image_peak_bytes, image_tokens, tower_bytes
 from reasoningpool.model.weights import WeightCounts, WeightFormat
 
 INDEXER_BYTES: Final = 132  # per token and layer: 128 fp8 values and a 4-byte scale (sparse latent attention)
+# Families that vLLM 0.32 has an MTP module for.
+MTP_FAMILIES: Final = frozenset(
+    {"deepseek_v3", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "pangu_ultra_moe", "kimi_k3", "mimo", "mimo_v2"}
+    | {
+        "mimo_v2_flash",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "glm4v_moe",
+        "ernie4_5_moe",
+        "nemotron_h",
+        "exaone_moe",
+        "exaone4_5",
+    }
+    | {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen4_exp", "longcat_flash"}
+    | {"bailing_hybrid", "minimax_m3", "step3p5", "hy_v3", "hy_v4", "inkling", "glm5_next", "dots3_note"}
+)
 _SPARSE_FP8_BYTES: Final = 656  # vLLM's fp8_ds_mla: 512 fp8 values, 4 scales, 64 16-bit rotary values
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings",
@@ -55,19 +73,41 @@ class Geometry:
     layer_kinds: tuple[LayerKind, ...]
     sliding: AttentionShape  # heads of sliding-window layers
     sliding_window: int | None
+    chunked: bool  # the window is a chunk that does not slide
     state: StateGeometry | None
     latent_dim: int | None  # latent attention: kv_lora_rank + rope dimension
     indexer_bytes: int  # per token and layer, sparse latent attention
     native_context_tokens: int
     intermediate_size: int  # widest feed-forward a token passes (experts chosen times their width)
-    mtp_layers: int
+    mtp_layers: int | None  # layers for multi-token prediction, `None` where the configuration does not say
     weights: WeightCounts
     quantization: Quantization
+    towers: tuple[tuple[Modality, int], ...] = ()  # bytes of the encoders beside the language model, over all GPUs
+    unknown: str | None = None  # what of the configuration there is no known use of, in words
+    image_tokens: int = 0  # of the largest image
+    image_peak_bytes: int = 0  # the tower's work space for one image token
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], quantization: str | None = None) -> Geometry:
-        """Read a `config.json`. Raises `GeometryError` with the key that is missing or absurd."""
+        """Read a `config.json`. Raises `GeometryError` with the key that is missing or absurd.
+
+        A configuration with something of unknown use is read as far as it goes and says so in `unknown`; no figure of
+        it may be relied on.
+        """
         reader = ConfigReader.of(config)
+        unknown = not_known(reader.values)
+        try:
+            return cls._read(config, reader, quantization, unknown)
+        except GeometryError as error:
+            if not unknown:
+                raise
+            message = f"{uses(reader.values, unknown)}, and it cannot be read as others are: {error}"
+            raise GeometryError(message, field=error.field) from error
+
+    @classmethod
+    def _read(
+        cls, config: Mapping[str, Any], reader: ConfigReader, quantization: str | None, unknown: tuple[str, ...]
+    ) -> Geometry:
         reader.check_dtype()
         layers = read_layers(reader)
         hidden = reader.integer("hidden_size", "n_embd", "d_model", high=10**6)
@@ -86,8 +126,8 @@ class Geometry:
             hidden=hidden, heads=heads, kinds=layers.kinds, full=full, sliding=shape, context=context,
             letters=layers.feed_forward_kinds,
         )  # fmt: skip
-        if not any(kind.is_full for kind in layers.kinds):
-            message = "no layer attends to all tokens; set engine.kvCacheMemory and tiers[].maxNumSeqs"
+        if not any(kind.is_full or kind is LayerKind.SLIDING for kind in layers.kinds):
+            message = "no layer keeps KV; set engine.kvCacheMemory and tiers[].maxNumSeqs"
             raise GeometryError(message, field=_layers_key(reader))
         return cls(
             family=reader.text("model_type", default="unknown"),
@@ -100,15 +140,33 @@ class Geometry:
             layer_kinds=layers.kinds,
             sliding=shape,
             sliding_window=layers.window,
+            chunked=layers.chunked,
             state=state,
             latent_dim=latent,
             indexer_bytes=INDEXER_BYTES if sparse else 0,
             native_context_tokens=context,
             intermediate_size=_widest_feed_forward(reader, hidden),
-            mtp_layers=reader.optional("num_nextn_predict_layers", "mtp_num_hidden_layers", high=MAX_LAYERS) or 0,
+            mtp_layers=reader.optional("num_nextn_predict_layers", "mtp_num_hidden_layers", high=MAX_LAYERS),
             weights=count_parameters(reader, dimensions, scheme),
             quantization=scheme,
+            unknown=uses(reader.values, unknown) if unknown else None,
+            towers=tuple(tower_bytes(config, hidden).items()),
+            image_tokens=image_tokens(config),
+            image_peak_bytes=image_peak_bytes(config),
         )
+
+    @property
+    def tower_bytes(self) -> int:
+        """Weights of all towers, 16 bit, over all GPUs of a replica."""
+        return sum(size for _, size in self.towers)
+
+    @property
+    def has_mtp(self) -> bool:
+        """Whether vLLM finds layers for multi-token prediction (`SpeculativeConfig.hf_config_override`).
+
+        A family has them or not; a configuration that says none takes them away.
+        """
+        return self.family in MTP_FAMILIES and self.mtp_layers != 0
 
     @property
     def full(self) -> AttentionShape:
@@ -190,11 +248,14 @@ def _layers_key(reader: ConfigReader) -> str:
 def _attention(reader: ConfigReader, hidden: int, heads: int) -> AttentionShape:
     """KV heads and head sizes of the model's attention layers (of the sliding ones where the two kinds differ)."""
     default = 1 if reader.flag("multi_query", default=False) else heads
-    kv_heads = reader.integer(
-        "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", high=MAX_HEADS, default=default
-    )
+    keys = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads")
+    kv_heads = reader.integer(*keys, high=MAX_HEADS, default=default)
+    if reader.text("model_type") == "falcon" and not reader.flag("new_decoder_architecture", default=False):
+        kv_heads = default  # the number of KV heads counts for the newer layout alone
     _check_kv_heads(kv_heads, heads, "num_key_value_heads")
     stated = reader.optional("head_dim", "attention_head_dim", low=1, high=MAX_HEADS)
+    if stated is None and reader.present("kv_lora_rank"):  # the latent vector is what is kept, not heads
+        stated = reader.integer("qk_nope_head_dim", high=10**4) + reader.integer("qk_rope_head_dim", high=10**4)
     if stated is None:
         width = reader.optional("attention_hidden_size", low=1, high=10**6)
         if width is None:

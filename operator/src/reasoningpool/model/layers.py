@@ -5,7 +5,7 @@ What counts is the cache a layer keeps: all tokens, a window of them, a fixed st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -61,7 +61,8 @@ class AttentionShape:
 _NAMES: Final = {
     "full_attention": LayerKind.FULL,
     "attention": LayerKind.FULL,
-    "chunked_attention": LayerKind.FULL,  # Llama 4: counted as full, which is never too little
+    "indexed_attention": LayerKind.FULL,  # sparse latent attention: the index chooses what is read, not what is kept
+    "chunked_attention": LayerKind.SLIDING,  # Llama 4: the chunk is the window
     "sliding_attention": LayerKind.SLIDING,
     "linear_attention": LayerKind.STATE,
     "mamba": LayerKind.STATE,
@@ -84,6 +85,7 @@ class Layers:
     kinds: tuple[LayerKind, ...]
     window: int | None
     feed_forward_kinds: tuple[str, ...] | None = None  # Nemotron-H: the letter of each layer
+    chunked: bool = False  # the window does not slide: a layer forgets at the end of each chunk (Llama 4)
 
     def count(self, *kinds: LayerKind) -> int:
         """Layers of these kinds."""
@@ -100,19 +102,27 @@ def read_layers(reader: ConfigReader) -> Layers:
         layers = len(named)
     else:
         layers = reader.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers", high=MAX_LAYERS)
-    window = reader.optional("sliding_window", high=MAX_CONTEXT) or None
+    window = reader.optional("sliding_window", "sliding_window_size", high=MAX_CONTEXT) or None
+    if "chunked_attention" in named:
+        window = reader.integer("attention_chunk_size", high=MAX_CONTEXT)
+        return replace(_read_named(reader, named, layers, window), chunked=True)
     if named:
-        key = "layers_block_type" if reader.present("layers_block_type") else "layer_types"
-        if len(named) < layers:
-            message = f"{key} has {len(named)} entries for {layers} layers"
-            raise GeometryError(message, field=key)
-        kinds = _named(named[:layers], key)
-        letters = _feed_forward_letters(named[:layers]) if reader.text("model_type") == "nemotron_h" else None
-        return _windowed(kinds, window, reader, letters)
+        return _read_named(reader, named, layers, window)
     found = _periodic(reader, layers)
     if found is not None:
         return Layers(kinds=found, window=None)
     return _windowed(_sliding(reader, layers, window), window, reader)
+
+
+def _read_named(reader: ConfigReader, named: tuple[str, ...], layers: int, window: int | None) -> Layers:
+    """Layers that the configuration names one by one."""
+    key = "layers_block_type" if reader.present("layers_block_type") else "layer_types"
+    if len(named) < layers:
+        message = f"{key} has {len(named)} entries for {layers} layers"
+        raise GeometryError(message, field=key)
+    kinds = _named(named[:layers], key)
+    letters = _feed_forward_letters(named[:layers]) if reader.text("model_type") == "nemotron_h" else None
+    return _windowed(kinds, window, reader, letters)
 
 
 def _letters(pattern: object) -> Layers:
@@ -149,8 +159,6 @@ def _windowed(
     """Sliding layers without a window are full; layers that share the KV of an earlier layer keep none."""
     if window is None:
         kinds = tuple(LayerKind.FULL if kind is LayerKind.SLIDING else kind for kind in kinds)
-    elif all(kind is LayerKind.SLIDING for kind in kinds):  # counted as full, which is never too little
-        kinds = (LayerKind.FULL,) * len(kinds)
     shared = reader.optional("num_kv_shared_layers", high=MAX_LAYERS) or 0
     if shared >= len(kinds):
         message = f"num_kv_shared_layers is {shared} of {len(kinds)} layers; the first must keep its own KV"

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from reasoningpool.model.config_reader import ConfigReader
-from reasoningpool.model.feed_forward import FULL_BIAS, expert_count, experts_per_token, feed_forward
+from reasoningpool.model.families import QueryKeyNorm, family_of
+from reasoningpool.model.feed_forward import expert_count, experts_per_token, feed_forward
 from reasoningpool.model.layers import AttentionShape, Dimensions, LayerKind
 from reasoningpool.model.matrices import Kind, Matrix, Split, linear, placed, small
 from reasoningpool.model.quantization import Quantization
@@ -17,9 +18,6 @@ from reasoningpool.model.state_parameters import state_matrices
 from reasoningpool.model.weights import WeightCounts
 from reasoningpool.model.zamba_parameters import zamba_matrices
 
-_ONE_NORM: Final = frozenset({"nemotron_h", "cohere", "cohere2", "zamba2"})
-_QK_NORMS: Final = ("qwen3", "gemma3", "gemma4", "exaone4", "lfm2")
-_FOUR_NORMS: Final = ("gemma2", "gemma3", "gemma4")
 _NO_ROTARY: Final = frozenset({"opt", "gpt2", "gpt_bigcode", "nemotron_h", "jamba", "mpt"})
 
 
@@ -50,6 +48,7 @@ def count_parameters(reader: ConfigReader, dimensions: Dimensions, scheme: Quant
     found += _norms(reader, dimensions)
     found += _tables(reader, dimensions)
     found += _per_layer_inputs(reader, dimensions)
+    found += _alternating_updates(reader, dimensions)
     experts = expert_count(reader)
     return WeightCounts(
         matrices=tuple(found),
@@ -94,18 +93,33 @@ def _grouped_attention(reader: ConfigReader, dimensions: Dimensions, shape: Atte
         linear("self_attn.v_proj", values, width, Split.ROWS, units=shape.kv_heads, tensor=merged),
         linear("self_attn.o_proj", hidden, heads * shape.value_dim, Split.COLUMNS),
     ]
-    if reader.flag("attention_bias", default=family.startswith("qwen2") or family in FULL_BIAS):
+    traits = family_of(reader)
+    if reader.flag("attention_bias", default=traits.attention_bias):
         found.append(small("self_attn.bias", queries, split=Split.ROWS, units=heads))
         found.append(small("self_attn.bias", keys + values, split=Split.ROWS, units=shape.kv_heads))
-        if family in FULL_BIAS or family == "llama":
+        if traits.output_bias or family == "llama":
             found.append(small("self_attn.o_bias", hidden))
-    if family == "gpt_oss":
+    if traits.sinks:
         found.append(small("self_attn.sinks", heads, split=Split.ROWS))
-    if reader.text("qk_norm_type") == "per_layer":
-        found.append(small("self_attn.qk_norm", (heads + shape.kv_heads) * shape.head_dim, split=Split.ROWS))
-    elif family.startswith(_QK_NORMS) or reader.flag("use_qk_norm", default=False):
-        found.append(small("self_attn.qk_norm", 2 * shape.head_dim))
-    return found
+    if traits.output_gate:
+        found.append(linear("self_attn.gate_proj", heads * shape.head_dim, hidden, Split.ROWS, units=heads))
+    return found + _query_key_norm(reader, traits.query_key_norm, heads, shape)
+
+
+def _query_key_norm(reader: ConfigReader, kind: QueryKeyNorm, heads: int, shape: AttentionShape) -> list[Matrix]:
+    if reader.text("qk_norm_type") == "per_layer" or kind is QueryKeyNorm.HEADS:
+        return [
+            small("self_attn.q_norm", heads * shape.head_dim, split=Split.ROWS, units=heads),
+            small("self_attn.k_norm", shape.kv_heads * shape.head_dim, split=Split.ROWS, units=shape.kv_heads),
+        ]
+    if kind is QueryKeyNorm.WHOLE:
+        return [small("self_attn.qk_norm", (heads + shape.kv_heads) * shape.head_dim)]
+    if kind is QueryKeyNorm.NONE:
+        return []
+    if kind is QueryKeyNorm.BY_KEY and not reader.flag("use_qk_norm", default=False):
+        return []
+    bias = 2 if kind is QueryKeyNorm.HEAD_WITH_BIAS else 1
+    return [small("self_attn.qk_norm", 2 * bias * shape.head_dim)]
 
 
 def _shared_attention(reader: ConfigReader, dimensions: Dimensions, shape: AttentionShape) -> list[Matrix]:
@@ -133,6 +147,23 @@ def _per_layer_inputs(reader: ConfigReader, dimensions: Dimensions) -> list[Matr
         replace(linear("per_layer_projection", hidden, width, Split.NONE), layers=layers),
         small("post_per_layer_input_norm", hidden, layers=layers),
     ]  # fmt: skip
+
+
+def _alternating_updates(reader: ConfigReader, dimensions: Dimensions) -> list[Matrix]:
+    """Gemma 3n: several streams of hidden states, a router between them, and a low-rank way beside attention."""
+    streams = reader.optional("altup_num_inputs", high=100) or 0
+    if not streams:
+        return []
+    hidden, layers = dimensions.hidden, len(dimensions.kinds)
+    rank = reader.integer("laurel_rank", high=10**5)
+    routing = 2 * hidden + streams * hidden + streams * streams + streams**3
+    return [
+        small("altup", routing, layers=layers),
+        replace(linear("laurel.linear_left", rank, hidden, Split.ROWS), layers=layers),
+        replace(linear("laurel.linear_right", hidden, rank, Split.COLUMNS), layers=layers),
+        small("laurel.post_laurel_norm", hidden, layers=layers),
+        replace(linear("altup_projections", hidden, hidden, Split.ROWS), layers=2 * (streams - 1)),
+    ]
 
 
 def _latent_attention(reader: ConfigReader, dimensions: Dimensions) -> list[Matrix]:
@@ -172,22 +203,27 @@ def _indexer(reader: ConfigReader, hidden: int, query_rank: int) -> list[Matrix]
 
 
 def _norms(reader: ConfigReader, dimensions: Dimensions) -> list[Matrix]:
-    """Two norms a layer (one where a layer is a mixer or a feed-forward alone, four in Gemma), one at the end."""
-    family = reader.text("model_type")
-    each = 4 if family.startswith(_FOUR_NORMS) else 1 if family in _ONE_NORM else 2
-    hidden = dimensions.hidden
-    return [small("norms", each * hidden, layers=len(dimensions.kinds)), small("norm", hidden)]
+    """The norms of the hidden size: in each layer as many as the family has, one at the end."""
+    family = family_of(reader)
+    width = family.norm_width * dimensions.hidden
+    norms = family.norms + (
+        2 if any(reader.flag(key, default=False) for key in ("use_post_norm", "sandwich_norm")) else 0
+    )
+    return [small("norms", norms * width, layers=len(dimensions.kinds)), small("norm", width)]
 
 
 def _tables(reader: ConfigReader, dimensions: Dimensions) -> list[Matrix]:
     """Input embedding and output head: one table when tied."""
     vocabulary = reader.integer("vocab_size", high=10**7)
     family = reader.text("model_type")
-    tied = reader.flag("tie_word_embeddings", default=family.startswith(("gemma", "cohere")) or family == "opt")
+    traits = family_of(reader)
+    tied = reader.flag("tie_word_embeddings", default=traits.tied)
     table = Matrix(
         name="embed_tokens", kind=Kind.EMBEDDING, rows=vocabulary, columns=dimensions.hidden, split=Split.ROWS
     )
     found = [table] if tied else [table, replace(table, name="lm_head")]
+    if traits.head_bias:
+        found.append(replace(table, name="lm_head.bias", columns=1))
     if family in ("opt", "gpt2"):
         positions = reader.integer("max_position_embeddings", "n_positions", high=10**7) + (2 if family == "opt" else 0)
         found.append(small("embed_positions", positions, dimensions.hidden))

@@ -190,6 +190,16 @@ KINDS: Final = Kinds(
             grants=OWN,
         ),
         Kind(
+            api_version="v1",
+            kind="ConfigMap",
+            plural="configmaps",
+            rank=0,
+            watched=True,
+            urgent=True,
+            sparse=True,
+            grants=OWN,
+        ),
+        Kind(
             api_version="apps/v1",
             kind="StatefulSet",
             plural="statefulsets",

@@ -99,6 +99,7 @@ class Watcher:
         namespaces: tuple[str, ...] | None,
         silence: float,
         on_stop: Callable[[], Awaitable[None]],
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -107,6 +108,7 @@ class Watcher:
         self._namespaces = namespaces
         self._silence = silence
         self._on_stop = on_stop
+        self._on_start = on_start
         self._scopes: tuple[str | None, ...] = namespaces if namespaces is not None else (None,)
         self._registry = kopf.OperatorRegistry()
         self._insights = Insights()
@@ -115,7 +117,7 @@ class Watcher:
         self._running = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch until `stop` is set or a signal comes."""
+        """Watch until `stop` is set. `on_start` is called once Kopf has taken the signals for itself."""
         self.register()
         for kind in (POOL, *self._store.kinds.watched):
             if not kind.optional:
@@ -123,7 +125,8 @@ class Watcher:
         self._running = True
         follower = asyncio.create_task(self._follow(), name="optional kinds found at the start")
         try:
-            await kopf.operator(
+            others = asyncio.all_tasks()
+            tasks = await kopf.spawn_tasks(
                 registry=self._registry,
                 settings=_settings(self._silence, self._store.kinds),
                 insights=self._insights,
@@ -134,6 +137,8 @@ class Watcher:
                 namespaces=self._namespaces or (),
                 stop_flag=stop,
             )
+            self._on_start()
+            await kopf.run_tasks(tasks, ignored=others)
         finally:
             follower.cancel()
 
@@ -174,7 +179,9 @@ class Watcher:
         async def login(**_: Any) -> kopf.AiohttpSession:
             await self._kube.relogin()
             beats = self._heartbeats
-            session = self._kube.watch_session(noting_response(beats.note, beats.note_list, beats.refused))
+            session = self._kube.watch_session(
+                noting_response(beats.note, beats.note_list, beats.refused, beats.break_off)
+            )
             return kopf.AiohttpSession(server=self._kube.host, aiohttp_session=session)
 
         @kopf.on.cleanup(registry=registry)

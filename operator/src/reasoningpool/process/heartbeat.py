@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
 # A watcher opens its stream anew after the time of silence. Twice that, and the new one came to nothing either.
 _GRACE_SECONDS: Final = 10.0
+# How often to look, and how long after the liveness probe began to fail the process ends by itself.
+_LOOK_SECONDS: Final = 5.0
+_UNHEARD_SECONDS: Final = 60.0
 
 
 class Heartbeats:
@@ -18,6 +23,9 @@ class Heartbeats:
         self._clock = clock
         self._last: dict[str, float] = {}
         self._listed: set[str] = set()
+        # What ended a watch for good, in words; empty while nothing has.
+        self.broken = ""
+        self._broken = asyncio.Event()
         self._on_refused: dict[str, Callable[[], None]] = {}
         # Called when a path is listed once more: its watch had expired, and no watch tells what was deleted meanwhile.
         self.on_gap: Callable[[], None] = lambda: None
@@ -56,6 +64,23 @@ class Heartbeats:
         """Paths not heard of for too long, with the seconds since."""
         now = self._clock()
         return [f"{path} ({now - at:.0f} s)" for path, at in sorted(self._last.items()) if now - at > self.dead_after]
+
+    def break_off(self, path: str, why: str) -> None:
+        """The watch of this path was ended by an error that Kopf does not come back from."""
+        if path in self._last:
+            self.broken = self.broken or f"{path}: {why}"
+            self._broken.set()
+
+    async def wait_dead(self) -> None:
+        """Wait until a watch was broken off, or the liveness probe has failed for so long that nobody acts on it."""
+        dead_since: float | None = None
+        while not self._broken.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._broken.wait()
+            dead_since = (dead_since or self._clock()) if self.dead() else None
+            if dead_since is not None and self._clock() - dead_since >= _UNHEARD_SECONDS:
+                return
 
     def refused(self, path: str) -> Callable[[], None] | None:
         """What to call when a request for this path is refused; None where that ends the watcher."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound
 from reasoningpool.adapters.kube import Kube
+from reasoningpool.adapters.server_clock import boot_seconds
 from reasoningpool.objects import Manifest, ObjectKey
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ TIMING: Final = LeaseTiming()
 
 
 class Lease:
-    """A Lease we want to hold. `held` is judged by our own monotonic clock, never by times of others."""
+    """A Lease we want to hold. `held` is judged by what has passed since our own renewal, never by anybody's clock."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Lease:
         name: str,
         identity: str,
         timing: LeaseTiming = TIMING,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._kube = kube
         self._key = ObjectKey("coordination.k8s.io/v1", "Lease", namespace, name)

@@ -14,8 +14,9 @@ from reasoningpool.adapters.engine_metrics import EngineMetrics
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.adapters.login import NoCluster, connect
 from reasoningpool.objects import KINDS, Kinds
+from reasoningpool.process.ending import Ending
 from reasoningpool.process.handlers import Watcher
-from reasoningpool.process.health import Health, State
+from reasoningpool.process.health import Health, PortTaken, State
 from reasoningpool.process.heartbeat import Heartbeats
 from reasoningpool.process.lease import Lease
 from reasoningpool.process.settings import Settings
@@ -37,15 +38,26 @@ log = logging.getLogger(__name__)
 EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_NO_CLUSTER: Final = 2
+# Kopf's own ways out have no bound: it waits for watches that are being opened, and for handlers.
+_WATCHER_SECONDS: Final = 10.0
 
 
 def run(settings: Settings, *, planner: Planner, plan_failure: FailurePlanner) -> int:
-    """Run until a signal comes (0), leadership is lost or watching fails (1); the exit code."""
+    """Run until a signal comes (0), leadership is lost or watching fails (1); the exit code.
+
+    A process that does not stop within `END_SECONDS` of any of these is ended with code 3.
+    """
+    operator = Operator(settings, planner=planner, plan_failure=plan_failure)
     try:
-        return asyncio.run(Operator(settings, planner=planner, plan_failure=plan_failure).main())
+        return asyncio.run(operator.main())
     except NoCluster as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return EXIT_NO_CLUSTER
+    except PortTaken as error:
+        log.error("%s", error)  # noqa: TRY400 - the same
+        return EXIT_FAILED
+    finally:
+        operator.ending.over()
 
 
 class Operator:
@@ -59,6 +71,7 @@ class Operator:
         self._planner = planner
         self._plan_failure = plan_failure
         self._stop = asyncio.Event()
+        self.ending = Ending()
         self._heartbeats = Heartbeats(settings.watch_silence_seconds)
         self._lease: Lease | None = None
         self._store: Store | None = None
@@ -75,9 +88,8 @@ class Operator:
         settings = self._settings
         api, relogin = await connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None)
         kube = Kube(api, relogin, concurrency=settings.concurrency, kinds=self._kinds)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        kube.write_only_if(self._may_write)
+        self._take_signals()
         try:
             if settings.health_port >= 0:
                 await self.health.start(settings.health_host, settings.health_port)
@@ -134,6 +146,7 @@ class Operator:
             namespaces=settings.namespaces or None,
             silence=settings.watch_silence_seconds,
             on_stop=self._shut_down,
+            on_start=self._take_signals,
         )
         scopes = settings.namespaces or (None,)
 
@@ -153,15 +166,27 @@ class Operator:
                 asyncio.create_task(optional.run(), name="optional kinds"),
             )
             watching = asyncio.create_task(watcher.run(self._stop), name="watcher")
-            await asyncio.wait({watching, keeper}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = asyncio.create_task(self._stop.wait(), name="stop")
+            deaf = asyncio.create_task(self._heartbeats.wait_dead(), name="deaf")
+            await asyncio.wait({watching, keeper, stopped, deaf}, return_when=asyncio.FIRST_COMPLETED)
             lost = keeper.done() and self._leading  # not leading any more: we gave it up ourselves
-            self._stop.set()
-            await watching
+            broken = self._heartbeats.broken or (", ".join(self._heartbeats.dead()) if deaf.done() else "")
+            if broken:
+                log.error("watching ended, so the operator starts anew: %s", broken)
+            self._begin_to_stop()
+            stopped.cancel()
+            deaf.cancel()
+            await asyncio.wait({watching}, timeout=_WATCHER_SECONDS)
+            if watching.done():
+                await watching
+            else:
+                log.error("the watches did not end within %g s; leaving them", _WATCHER_SECONDS)
+                return EXIT_FAILED
         except Exception as error:  # noqa: BLE001 - kopf has logged where it came from
             log.error("watching failed: %s", error)  # noqa: TRY400
             return EXIT_FAILED
         else:
-            return EXIT_FAILED if lost else EXIT_STOPPED
+            return EXIT_FAILED if lost or broken else EXIT_STOPPED
         finally:
             for task in (keeper, *followers):
                 task.cancel()
@@ -188,8 +213,19 @@ class Operator:
             await task
         return False
 
+    def _take_signals(self) -> None:
+        """Signals are ours to handle. Kopf takes them for itself when it starts, and then this is done again."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._begin_to_stop)
+
+    def _begin_to_stop(self) -> None:
+        self.ending.begin()
+        self._stop.set()
+
     async def _shut_down(self) -> None:
         """Stop writing first, then let go of the Lease, then of the port. May be called twice."""
+        self.ending.begin()
         self._leading = False
         if self._pools is not None:
             await self._pools.stop()

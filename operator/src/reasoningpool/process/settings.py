@@ -119,6 +119,14 @@ class Settings:
         ),
     ] = 70.0
     concurrency: Annotated[int, Option(help="API requests in flight at once.", minimum=1, maximum=1_000)] = 16
+    runtime_image: Annotated[
+        str,
+        Option(
+            help="Image of the request runtime for pools that name none; without one their pods run without it.",
+            metavar="IMAGE",
+            default_text="none",
+        ),
+    ] = ""
     allowed_service_accounts: Annotated[
         tuple[str, ...],
         Option(

@@ -11,10 +11,9 @@ import logging
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, shorten
+from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound, shorten
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -64,7 +63,9 @@ class Events:
                 elif name not in before and time.monotonic() - sent.at >= _REPEAT_SECONDS:
                     await self._again(pool, note, name, sent)
             except KubeError as error:
-                log.warning("the event %s could not be sent: %s", note.reason, error, extra=_extra(pool))
+                leaving = isinstance(error, Forbidden) and error.namespace_terminating
+                level = logging.DEBUG if leaving else logging.WARNING
+                log.log(level, "the event %s could not be sent: %s", note.reason, error, extra=_extra(pool))
                 self._remember(uid, name, 1)  # an event is not worth a second try every few seconds
 
     def forget(self, uid: str) -> None:
@@ -75,7 +76,7 @@ class Events:
 
     async def _first(self, pool: Manifest, note: EventNote, name: str) -> None:
         meta = pool["metadata"]
-        now = timestamp(datetime.now(UTC))
+        now = timestamp(self._kube.now())
         event: Manifest = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -107,7 +108,7 @@ class Events:
 
     async def _again(self, pool: Manifest, note: EventNote, name: str, sent: _Sent) -> None:
         key = ObjectKey("v1", "Event", pool["metadata"]["namespace"], name)
-        patch = {"count": sent.count + 1, "lastTimestamp": timestamp(datetime.now(UTC))}
+        patch = {"count": sent.count + 1, "lastTimestamp": timestamp(self._kube.now())}
         try:
             await self._kube.merge(key, patch, manager=names.FIELD_MANAGER, priority=Priority.BACKGROUND)
         except NotFound:  # events live for an hour

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 from reasoningpool.adapters.errors import Forbidden, KubeError, NotFound, NotInstalled, Permanent, Transient
@@ -141,7 +141,9 @@ class PoolTask:
             await self._sleeper.sleep(delay)
 
     def _tell(self, error: KubeError, delay: float) -> None:
-        if isinstance(error, Forbidden):
+        if isinstance(error, Forbidden) and error.namespace_terminating:
+            self._log.info("its namespace is being deleted; nothing can be created there")
+        elif isinstance(error, Forbidden):
             self._log.error("%s; grant it to the operator's service account. Next try in %.0f s", error.message, delay)
         elif isinstance(error, Permanent):
             self._log.error("the API server rejects the operator's request: %s. Next try in %.0f s", error, delay)
@@ -187,7 +189,7 @@ class PoolTask:
             await asyncio.sleep(0)  # makes the others queue up here rather than plan in the same turn of the loop
             self._sleeper.children_seen()  # what they had to tell until now is in this snapshot
             snapshot = self._snapshot(pool)
-            return snapshot.failures, self._shared.planner(snapshot, now=datetime.now(UTC))
+            return snapshot.failures, self._shared.planner(snapshot, now=self._shared.kube.now())
 
     async def _apply_status(self, pool: Manifest, status: Manifest | None) -> None:
         """Apply it, None if it is there already; what the watch shows meanwhile may be this very write."""
@@ -261,7 +263,7 @@ class PoolTask:
         try:
             pool = await self._read()
             snapshot = self._snapshot(pool)
-            plan = shared.plan_failure(snapshot, error, now=datetime.now(UTC))
+            plan = shared.plan_failure(snapshot, error, now=shared.kube.now())
             await self._apply_status(pool, plan.status)
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:

@@ -15,6 +15,10 @@ WEIGHTS: Final = "/models"
 CHAT_TEMPLATE: Final = "/etc/reasoningpool/chat-template"
 CHAT_TEMPLATE_NAME: Final = "template.jinja"
 CHAT_TEMPLATE_FILE: Final = f"{CHAT_TEMPLATE}/{CHAT_TEMPLATE_NAME}"
+# The request runtime: its package, its configuration, and what its processes tell each other.
+RUNTIME: Final = "/opt/reasoningpool"
+RUNTIME_CONFIG: Final = "/etc/reasoningpool/runtime"
+RUNTIME_STATE: Final = f"{TEMPORARY}/reasoningpool-runtime"
 
 
 def weights(path: str | None) -> str:

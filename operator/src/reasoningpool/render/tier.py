@@ -8,6 +8,7 @@ from reasoningpool.api.findings import Finding
 from reasoningpool.objects import Manifest
 from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.render.workload.disruption_budget import disruption_budget
+from reasoningpool.render.workload.runtime_config import runtime_config_map
 from reasoningpool.render.workload.service import headless_service, service
 from reasoningpool.render.workload.service_account import service_account
 from reasoningpool.render.workload.stateful_set import stateful_set
@@ -40,6 +41,7 @@ def render_tier(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, *, in
             service(pool, tier.name),
             workload,
             disruption_budget(pool, tier.name, tier.max_unavailable),
+            *([runtime_config_map(pool, tier, tier.runtime)] if tier.runtime is not None else ()),
         ),
         warnings=warnings,
     )

@@ -17,6 +17,7 @@ from reasoningpool.model.config_reader import ConfigReader
 from reasoningpool.model.errors import GeometryError
 from reasoningpool.model.geometry import Geometry
 from reasoningpool.model.quantization import doubtful_quantization
+from reasoningpool.model.towers import TOWER_KEYS, Modality
 from reasoningpool.resolution.types import EffectiveModel
 from reasoningpool.sizing.types import EngineVersion
 
@@ -33,6 +34,7 @@ class KnownModel:
     entry: ModelEntry | None
     geometry: Geometry
     weight_bytes: int | None
+    leaves_towers_out: bool = False  # the model has encoders of other modalities, and the pool asks for text alone
 
 
 def know_model(spec: ModelSpec, path: str, findings: Findings) -> KnownModel | None:
@@ -42,14 +44,28 @@ def know_model(spec: ModelSpec, path: str, findings: Findings) -> KnownModel | N
     if config is None:
         return None
     quantization = "fp8" if spec.quantization is Quantization.FP8 else _checkpoint_quantization(spec, entry)
+    text = {key: value for key, value in config.items() if key not in TOWER_KEYS}
+    leaves_out = spec.modalities is not None and set(spec.modalities) == {Modality.TEXT} and len(text) < len(config)
     try:
-        geometry = Geometry.from_config(config, quantization)
+        geometry = Geometry.from_config(text if leaves_out else config, quantization)
     except GeometryError as error:
         where = "configJSON" if spec.config_json else "id"
         findings.error(f"{path}.{where}", str(error))
         return None
+    _check_modalities(spec, geometry, path, findings)
     stated = entry.weight_bytes if entry and spec.config_json is None and spec.quantization is None else None
-    return KnownModel(spec=spec, path=path, entry=entry, geometry=geometry, weight_bytes=stated)
+    return KnownModel(
+        spec=spec, path=path, entry=entry, geometry=geometry, weight_bytes=stated, leaves_towers_out=leaves_out
+    )
+
+
+def _check_modalities(spec: ModelSpec, geometry: Geometry, path: str, findings: Findings) -> None:
+    has = {Modality.TEXT, *(modality for modality, _ in geometry.towers)}
+    for modality in sorted(set(spec.modalities or ()) - has):
+        findings.error(
+            f"{path}.modalities",
+            f"{spec.id} takes {', '.join(sorted(has))}, not {modality.value}: its config.json has no encoder for it",
+        )
 
 
 def _checkpoint_quantization(spec: ModelSpec, entry: ModelEntry | None) -> str | None:
@@ -113,6 +129,7 @@ def resolve_model(
         source=spec.source,
         cache=spec.cache,
         quantization=spec.quantization,
+        text_only=known.leaves_towers_out,
         reasoning_parser=_reasoning_parser(known, workload, version, findings),
         tool_call_parser=_checked(
             "toolCall",

@@ -17,6 +17,7 @@ from reasoningpool.resolution.accelerator import resolve_accelerator
 from reasoningpool.resolution.engine import MergedEngine, merge_engine, resolve_engine
 from reasoningpool.resolution.model import KnownModel, know_model, resolve_model
 from reasoningpool.resolution.overrides import check_overrides
+from reasoningpool.resolution.runtime import resolve_runtime
 from reasoningpool.resolution.types import EffectiveAccelerator, EffectiveEngine, EffectivePool, EffectiveTier
 from reasoningpool.resolution.written import WrittenTier
 from reasoningpool.sizing.constants import LEAST_THINKING_TOKENS
@@ -31,6 +32,7 @@ class ResolutionSettings:
     """What an administrator decides for all pools."""
 
     allowed_service_accounts: frozenset[str] = frozenset()
+    runtime_image: str | None = None
 
 
 def resolve(pool: ReasoningPool, settings: ResolutionSettings) -> EffectivePool:
@@ -72,6 +74,7 @@ def _tier(
     model = resolve_model(known, tier.workload, engine.version, of_model)
     _check_parallelism(known.geometry, accelerator, accelerator_path, of_accelerator)
     _check_thinking(tier, known, path, own)
+    _check_mtp(tier, known, path, own)
     return EffectiveTier(
         name=tier.name,
         path=path,
@@ -87,6 +90,7 @@ def _tier(
         sizing_input=_sizing_input(
             tier, known, accelerator=accelerator, engine=engine, merged=merged, findings=own, path=path
         ),
+        runtime=resolve_runtime(pool.spec.runtime, tier, engine.version, settings.runtime_image, own),
     )
 
 
@@ -121,6 +125,7 @@ def _sizing_input(
         speculative_tokens=tier.speculative.tokens if tier.speculative else 0,
         speculative_draft_layers=draft.layers,
         draft_weight_bytes=draft.weight_bytes,
+        vision_weight_bytes=known.geometry.tower_bytes,
         max_num_seqs=tier.max_num_seqs,
         max_model_len=tier.max_model_len,
         max_num_batched_tokens=tier.max_num_batched_tokens,
@@ -197,6 +202,17 @@ def _draft(tier: TierSpec, target: Geometry, findings: Findings, path: str) -> _
 def _check_parallelism(geometry: Geometry, accelerator: EffectiveAccelerator, path: str, findings: Findings) -> None:
     if (problem := uneven_heads(geometry.num_attention_heads, accelerator.per_replica)) is not None:
         findings.error(f"{path}.perReplica", problem)
+
+
+def _check_mtp(tier: TierSpec, known: KnownModel, path: str, findings: Findings) -> None:
+    speculative = tier.speculative
+    if speculative is None or speculative.method is not SpeculativeMethod.MTP or known.geometry.has_mtp:
+        return
+    findings.error(
+        f"{path}.speculative.method",
+        f"{known.spec.id} has no layers for multi-token prediction, and vLLM refuses the method ('Unsupported"
+        " speculative method: mtp'); use NGram, or EAGLE3 or DraftModel with a draft made for it",
+    )
 
 
 def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Findings) -> None:

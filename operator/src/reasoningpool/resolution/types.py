@@ -10,6 +10,7 @@ from reasoningpool.api.pod_overrides import PodOverrides
 from reasoningpool.api.pod_placement import Toleration
 from reasoningpool.api.spec_engine import ChatTemplate
 from reasoningpool.api.spec_model import ModelCache, ModelSource, PullPolicy, Quantization, SecretKeyRef
+from reasoningpool.api.spec_runtime import OverBudget
 from reasoningpool.api.spec_tier import KVOffloadSpec, SpeculativeSpec, Workload
 from reasoningpool.sizing.types import AcceleratorFacts, EngineVersion, KVCacheDType, SizingInput
 
@@ -29,6 +30,7 @@ class EffectiveModel:
     # Chat-template keyword that switches thinking off, such as enable_thinking; None if there is none.
     thinking_switch: str | None
     thinking_budget_enforceable: bool
+    text_only: bool = False  # the encoders of other modalities are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,17 @@ class EffectiveEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveRuntime:
+    """The request runtime of a tier's pods: the image it is copied from, and what it is told."""
+
+    image: str
+    over_budget: OverBudget
+    show_thinking: bool
+    tenant_header: str | None
+    default_effort: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveTier:
     """One tier ready to be sized and rendered; how many replicas it has is decided by planning.
 
@@ -90,6 +103,7 @@ class EffectiveTier:
     max_unavailable: int
     overrides: PodOverrides | None
     sizing_input: SizingInput
+    runtime: EffectiveRuntime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

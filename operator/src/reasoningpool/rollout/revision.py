@@ -99,6 +99,8 @@ def pod_intent(spec: ReasoningPoolSpec, tier: TierSpec, *corrections: str) -> st
         "tier": {name: value for name, value in _plain(tier).items() if name not in _NOT_ABOUT_PODS},
         "corrections": list(corrections),
     }
+    if spec.runtime is not None:
+        written["runtime"] = _plain(spec.runtime)
     return digest(written)
 
 
@@ -127,6 +129,10 @@ def run_revision(tier: EffectiveTier, plan: SizingPlan) -> str:
     # What the accelerator can do has gone into the plan; where it is found stays.
     run["accelerator"].pop("facts")
     run["model"].pop("thinking_budget_enforceable")
+    # Only its image reaches the pod's template: the rest is in a ConfigMap that running pods read anew.
+    run.pop("runtime", None)
+    if tier.runtime is not None:
+        run["runtime"] = tier.runtime.image
     if tier.model.cache is not None and tier.model.cache.claim_template is not None:
         # Size and class of claims concern claims that are made later; no pod needs a restart for them.
         run["model"]["cache"] = "claim template"

@@ -8,6 +8,7 @@ than a data file in another language: the values are checked by mypy and read wi
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +32,11 @@ class Constant:
         """The likeliest figure."""
         return self.value if self.likeliest is None else self.likeliest
 
+    @property
+    def rows(self) -> frozenset[str]:
+        """Ids of the observed start-ups that the constant was read from."""
+        return frozenset(re.findall(r"\bkv\d{3}\b", self.source))
+
 
 # vLLM versions between which the memory equation differs.
 FIRST_COMPILED: Final = (0, 8, 0)  # V1 engine by default: compiled forward pass
@@ -39,6 +45,7 @@ FIRST_EXPERT_WORKSPACE: Final = (0, 13, 0)  # the experts' buffers outlive the f
 FIRST_WITHOUT_SORT: Final = (0, 17, 0)  # top-k and top-p without sorting the vocabulary (vllm-project/vllm#33538)
 FIRST_GRAPHS_COUNTED: Final = (0, 21, 0)  # the engine's own message: "enabled (default since v0.21.0)"
 FIRST_SECOND_RUNNER: Final = (0, 25, 0)  # Model Runner V2 for dense models (#44443, merged 2026-07-02)
+FIRST_SECOND_RUNNER_GRAPHS: Final = (0, 28, 0)  # it estimates its graphs; kv209 (0.26) prints none
 FIRST_SECOND_RUNNER_ALL: Final = (0, 32, 0)  # and for all: 0.32's `use_v2_model_runner` leaves out no architecture
 
 SAMPLER_SORT: Final = Constant(
@@ -72,9 +79,9 @@ FORWARD_HIDDEN_COPIES_EAGER: Final = Constant(
     6.0, "x max_num_batched_tokens x hidden size x 2 bytes, not compiled", 5.0, 6.0,
     "kv004 5.7 (V0, the rank without sampler: 0.19 GiB at 2,048 tokens)", 5.7,
 )  # fmt: skip
-VISION_PEAK_BYTES: Final = Constant(
-    1.0 * GIB, "bytes beside the language model's peak, models with a vision tower", 0.0, 2.0 * GIB,
-    "reasoned: an image of 16,384 tokens passes the tower in about 2 GiB; no row isolates it, kv115 shows none", 0.0,
+ENCODER_COPIES: Final = Constant(
+    1.25, "x what passes the tower's widest layer for the largest image", 0.9, 1.25,
+    "kv201 1.0 (Qwen3.5-9B, one image of 16,384 tokens: 1.9 GiB); how many copies a kernel keeps differs", 1.0,
 )  # fmt: skip
 GRAPH_BYTES_PER_LAYER_AND_SIZE: Final = Constant(
     0.5 * MIB, "bytes", 0.28 * MIB, 0.49 * MIB,
@@ -107,7 +114,8 @@ NEWER_ENGINE_BYTES: Final = Constant(
 )  # fmt: skip
 WEIGHT_SHARE: Final = Constant(
     0.003, "of the weights per GPU", 0.0, 0.007,
-    "logged over predicted weights of 16-bit and FP8 checkpoints; allocation is in 2 MiB steps and whole tensors", 0.0,
+    "logged over predicted weights of 16-bit and FP8 checkpoints (kv004, kv044, kv046, kv050, kv051, kv062, kv066, "
+    "kv201, kv209, kv215); allocation is in 2 MiB steps and whole tensors", 0.0,
 )  # fmt: skip
 WEIGHT_SHARE_4BIT: Final = Constant(
     0.03, "of the weights per GPU, 4-bit checkpoints", -0.004, 0.048,

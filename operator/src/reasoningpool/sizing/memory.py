@@ -3,7 +3,8 @@
     pool = ceil(total * utilization) - weights - overhead - activation - graphs - reserve
 
 Every part but the reserve is the likeliest figure. The reserve is the distance to the safe end: the parts err
-independently of each other, so their distances add as the root of the sum of squares. `pool` is what the plan may
+independently of each other, so their distances add as the root of the sum of squares, and with them what is kept back
+where few start-ups are like this one (`evidence`). `pool` is what the plan may
 promise. Activation and graphs depend on `max_num_seqs`, which is what is being derived; `plan` solves for it. The
 parts follow what the engine measures before it cuts its pool (vLLM's `determine_available_memory` and
 `profile_run`): the rise of memory in use, the peak of one step with dummy inputs, and since 0.21 an estimate of its
@@ -20,6 +21,7 @@ from typing import Final
 from reasoningpool.model.geometry import Geometry
 from reasoningpool.model.weights import WeightCounts, WeightFormat
 from reasoningpool.sizing import constants as c
+from reasoningpool.sizing.evidence import WITHOUT_NVLINK, Evidence, evidence
 from reasoningpool.sizing.kv.blocks import ceil_div
 from reasoningpool.sizing.types import EngineVersion, SizingInput
 
@@ -66,7 +68,6 @@ def weight_bytes_per_gpu(geometry: Geometry, weight_bytes: int | None, tensor_pa
 
 _FOUR_BITS: Final = (WeightFormat.INT4, WeightFormat.BNB4, WeightFormat.NVFP4)
 _DATA_CENTER_BLACKWELL: Final = 10
-_WITHOUT_NVLINK: Final = ((7, 5), (8, 6), (8, 9), (12, 0), (12, 1))  # workstation, consumer and inference cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +97,21 @@ def _is_before(version: EngineVersion | None, first: EngineVersion) -> bool:
     return version is not None and version < first
 
 
+def _second_runner(geometry: Geometry) -> EngineVersion:
+    """The first release that runs the model on Model Runner V2."""
+    mixed = geometry.weights.experts_total or geometry.is_hybrid
+    return c.FIRST_SECOND_RUNNER_ALL if mixed else c.FIRST_SECOND_RUNNER
+
+
 def sampler_bytes(geometry: Geometry, sequences: int, version: EngineVersion | None = None) -> Range:
     """Peak of the sampler in the profile run, which samples for `sequences` requests at once.
 
     A multiple of `sequences * vocabulary * 4 bytes`. Qwen3 (151,936) at 1,024: 5.5 GiB before 0.17, where the
     vocabulary was sorted; 0.3 GiB on Model Runner V2.
     """
-    second = (
-        c.FIRST_SECOND_RUNNER_ALL if geometry.weights.experts_total or geometry.is_hybrid else c.FIRST_SECOND_RUNNER
-    )
     if _is_before(version, c.FIRST_WITHOUT_SORT):
         factor = c.SAMPLER_SORT
-    elif _is_before(version, second):
+    elif _is_before(version, _second_runner(geometry)):
         factor = c.SAMPLER_KERNEL
     else:
         factor = c.SAMPLER_SECOND_RUNNER
@@ -161,6 +165,20 @@ def activation_bytes(
     return forward.most(sampling)
 
 
+def encoder_bytes(geometry: Geometry, batched_tokens: int) -> tuple[Range, int]:
+    """Peak of the profile run's images, and what it keeps of them for the language model's turn.
+
+    The engine encodes as many of the largest image as a batch or the largest image itself holds tokens
+    (`profile_run`), one after the other, and keeps their embeddings.
+    """
+    if not geometry.image_tokens:
+        return NOTHING, 0
+    budget = max(batched_tokens, geometry.image_tokens)
+    kept = budget // geometry.image_tokens * geometry.image_tokens * geometry.hidden_size * _ACTIVATION_BYTES
+    one = geometry.image_tokens * geometry.image_peak_bytes
+    return _times(c.ENCODER_COPIES, one) + Range(kept, kept), kept
+
+
 def captured_sizes(sequences: int, compute_capability: tuple[int, int] | None = None) -> int:
     """Number of batch sizes vLLM captures graphs for: 1, 2, 4, then by 8 to 256, by 16 to the largest.
 
@@ -182,9 +200,13 @@ def graph_bytes(
 ) -> Range:
     """CUDA graph memory that the engine sets aside: its estimate; none in eager mode.
 
-    Before 0.21 graphs were captured outside of the engine's share and took nothing from the pool.
+    Before 0.21 graphs were captured outside of the engine's share and took nothing from the pool; Model Runner V2
+    made no estimate before 0.28.
     """
     if enforce_eager or _is_before(version, c.FIRST_GRAPHS_COUNTED):
+        return NOTHING
+    second = version is not None and version >= _second_runner(geometry)
+    if second and _is_before(version, c.FIRST_SECOND_RUNNER_GRAPHS):
         return NOTHING
     sizes = captured_sizes(sequences, compute_capability)
     return _times(c.GRAPH_BYTES_PER_LAYER_AND_SIZE, geometry.num_layers * sizes)
@@ -197,7 +219,7 @@ def overhead_bytes(
     alone = _times(c.NON_TORCH_BYTES, 1)
     if tensor_parallel == 1:
         return alone
-    if compute_capability in _WITHOUT_NVLINK:
+    if compute_capability in WITHOUT_NVLINK:
         return alone + _times(c.COMMUNICATION_BYTES_PCIE, 1)
     joined = alone + _times(c.COMMUNICATION_BYTES, 1)
     return joined + _times(c.COMMUNICATOR_BYTES, 1) if _is_before(version, c.FIRST_SNAPSHOT_AFTER_NCCL) else joined
@@ -211,6 +233,19 @@ def requested_bytes(memory_bytes: int, utilization_permille: int) -> int:
 def free_bytes(memory_bytes: int) -> int:
     """What is free when the engine starts: the driver's context is already there."""
     return max(0, memory_bytes - round(c.DRIVER_BYTES.value))
+
+
+def evidence_of(inputs: SizingInput) -> Evidence:
+    """The start-ups that stand behind these inputs' memory figures."""
+    version = inputs.engine_version
+    return evidence(
+        inputs.geometry,
+        inputs.accelerator,
+        ranks=inputs.tensor_parallel_size,
+        version=version,
+        second_runner=not _is_before(version, _second_runner(inputs.geometry)),
+        towers=bool(inputs.vision_weight_bytes),
+    )
 
 
 def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -> MemoryShares:
@@ -241,20 +276,23 @@ def memory_shares(inputs: SizingInput, *, batched_tokens: int, sequences: int) -
     overhead = overhead_bytes(ranks, capability, version)
     device = _times(c.DEVICE_SHARE, total)
     spread = _times(c.WEIGHT_SHARE_4BIT if geometry.weight_format in _FOUR_BITS else c.WEIGHT_SHARE, weights)
-    vision = _times(c.VISION_PEAK_BYTES, 1) if inputs.vision_weight_bytes else NOTHING
+    if inputs.vision_weight_bytes:
+        images, kept = encoder_bytes(geometry, batched_tokens)
+        activation = images.most(activation + Range(kept, kept))
     newer = NOTHING if _is_before(version, c.FIRST_GRAPHS_COUNTED) else _times(c.NEWER_ENGINE_BYTES, 1)
-    parts = (activation, vision, graphs, overhead, device, spread, newer)
-    reserve = ceil(hypot(*(part.safe - part.central for part in parts)))
+    parts = (activation, graphs, overhead, device, spread, newer)
+    scarce = (share * total for share in evidence_of(inputs).wider_shares)
+    reserve = ceil(hypot(*(part.safe - part.central for part in parts), *scarce))
     requested = requested_bytes(total, inputs.memory_utilization_permille)
     stated = inputs.kv_cache_memory_bytes
     return MemoryShares(
         requested=requested,
         weights=weights,
         overhead=overhead.central,
-        activation=activation.central + vision.central,
+        activation=activation.central,
         graphs=graphs.central,
         reserve=reserve,
-        pool=requested - weights - overhead.central - activation.central - vision.central - graphs.central - reserve
+        pool=requested - weights - overhead.central - activation.central - graphs.central - reserve
         if stated is None
         else stated,
     )

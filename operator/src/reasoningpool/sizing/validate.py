@@ -19,6 +19,7 @@ _MAX_DRAFT_LAYERS: Final = 1_024  # layers are counted out one by one
 def validate(inputs: SizingInput) -> None:
     """Raise `SizingError` naming the attribute for anything no plan can be made from."""
     _memory(inputs)
+    _known(inputs)
     _parallelism(inputs)
     if not inputs.efforts:
         raise SizingError("a tier needs at least one effort", attribute="efforts")
@@ -87,6 +88,17 @@ def uneven_heads(heads: int, ranks: int) -> str | None:
         return None
     sizes = ", ".join(str(size) for size in valid_tensor_parallel_sizes(heads, max(1, ranks)))
     return f"{ranks} devices cannot share {heads} attention heads evenly; up to {ranks} these can: {sizes}"
+
+
+def _known(inputs: SizingInput) -> None:
+    """Nothing is sized past a key whose use is not known; a stated pool takes the place of the model."""
+    if inputs.geometry.unknown is None or inputs.kv_cache_memory_bytes is not None:
+        return
+    message = (
+        f"{inputs.geometry.unknown}, so the KV pool cannot be told; state it (engine.kvCacheMemory) together with "
+        "maxNumSeqs, as the engine's own log gives them"
+    )
+    raise SizingError(message, attribute="geometry")
 
 
 def _parallelism(inputs: SizingInput) -> None:

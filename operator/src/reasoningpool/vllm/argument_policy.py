@@ -37,6 +37,7 @@ OWNED: Final = {
     "--spec-tokens": _SPEC.format("speculative.tokens of the tier"),
     "--kv-offloading-size": _SPEC.format("kvOffload.cpuMemory of the tier"),
     "--kv-offloading-backend": "kvOffload of the tier uses the native backend",
+    "--middleware": "it loads the request runtime: see spec.runtime",
     "--default-chat-template-kwargs": "it follows from the tier's workload (Chat switches thinking off)",
     "--shutdown-timeout": "it follows from the budgets; the grace period and preStop follow from it",
     "--port": "the port is fixed: probes, Services and routes use it",

@@ -110,7 +110,6 @@ WARNED: Final = {
     "--worker-extension-cls": _CODE,
     "--scheduler-cls": _CODE,
     "--logits-processors": _CODE,
-    "--middleware": _CODE,
     "--io-processor-plugin": _CODE,
     "--reasoning-parser-plugin": _CODE,
     "--tool-parser-plugin": _CODE,

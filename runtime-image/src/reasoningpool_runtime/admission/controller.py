@@ -123,7 +123,8 @@ class AdmissionController:
                 waiting.handle.set_exception(self._rejection(Reason.WAIT_TIMEOUT))
         while (head := self._queue.head(now)) is not None and self._may_start(head.share, now):
             self._queue.remove(head)
-            head.handle.set_result(self._start(head, now))
+            if not head.handle.done():  # its caller may be cancelled and not have left the queue yet
+                head.handle.set_result(self._start(head, now))
         self._schedule()
 
     async def drain(self, timeout_seconds: float | None = None) -> bool:

@@ -78,10 +78,6 @@ class Ledger:
         """In the order of admission."""
         return list(self._shares.values())
 
-    def holds(self, prefix: Prefix) -> bool:
-        """Whether a running request has this prefix in the pool."""
-        return prefix in self._prefixes
-
     def start(self, share: Share, now: float) -> None:
         """The request is sent to the engine."""
         resident, committed = self.needs(share.request)

@@ -92,7 +92,7 @@ class AdmissionConfig:
     """
 
     expected_output_tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    preempted_share: float = 0.006  # aimed at, preemptions per finished output
+    preempted_share: float = 0.005  # aimed at, preemptions per finished output
     enabled: bool = True  # off: everything is admitted at once, and counted
     max_running: int | None = None  # requests, beside the forecast
     max_queued_requests: int = 256

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, Forbidden, KubeError, NotFound, NotInstalled, Permanent, Unreachable
+from reasoningpool.adapters.errors import (
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotInstalled,
+    NotLeading,
+    Permanent,
+    Unreachable,
+)
 from reasoningpool.adapters.gate import Allowance, Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -21,7 +30,7 @@ from reasoningpool.planning.actions import Apply, Delete, Plan, Scale, SetLabel
 from reasoningpool.planning.snapshot import ApplyFailure
 from reasoningpool.reconcile.apply.execution import Execution
 from reasoningpool.reconcile.apply.stateful_sets import GONE_TIMEOUT_SECONDS, StatefulSets, WaitsFor
-from reasoningpool.reconcile.apply.writer import NotLeading, Rediscovered, Writer
+from reasoningpool.reconcile.apply.writer import Rediscovered, Writer
 from reasoningpool.reconcile.memory import PoolMemory, Refused, StatusSeen
 from reasoningpool.reconcile.shape import digest
 from reasoningpool.reconcile.store import PoolName, Store, log_fields, version_of

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, Permanent
+from reasoningpool.adapters.errors import Conflict, KubeError, NotFound, NotLeading, Permanent
 from reasoningpool.adapters.gate import Priority
 from reasoningpool.adapters.kube import Kube
 from reasoningpool.api import names
@@ -26,16 +26,15 @@ log = logging.getLogger(__name__)
 _TRIES_TO_OWN: Final = 5
 
 
-class NotLeading(Exception):  # noqa: N818
-    """Leadership ended; nothing may be written any more."""
-
-
 class Rediscovered(Exception):  # noqa: N818
     """An object of ours is there that the store did not know; it does now, and the pool has been woken."""
 
 
 class Writer:
-    """`may_write` is asked before every single write."""
+    """`may_write` is asked before every single write, so that nothing is read or waited for in vain.
+
+    What counts is asked again by the transport, in the moment in which a request leaves.
+    """
 
     def __init__(self, kube: Kube, store: Store, may_write: Callable[[], bool]) -> None:
         self._kube = kube

@@ -47,6 +47,8 @@ class KVPoolReader:
         self._fetch = fetch
         self._on_news = on_news
         self._slots = asyncio.Semaphore(at_once)
+        # Engines that did not answer well wait for each other, not others for them.
+        self._slots_again = asyncio.Semaphore(max(1, at_once // 4))
         self._first_retry = first_retry
         self._pools: dict[PoolName, dict[str, _Engine]] = {}
 
@@ -91,14 +93,15 @@ class KVPoolReader:
             await asyncio.wait(tasks, timeout=5)
 
     async def _read(self, pool: PoolName, request: KVPoolRequest) -> None:
-        delay = self._first_retry
+        delay, slots = self._first_retry, self._slots
         while True:
-            async with self._slots:
+            async with slots:
                 report = await self._once(request)
             self._take(pool, request.subject, report)
             if isinstance(report, KVPool):
                 return
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            slots = self._slots_again
             delay = min(delay * 2, MAX_RETRY_SECONDS)
 
     async def _once(self, request: KVPoolRequest) -> KVPoolReport:

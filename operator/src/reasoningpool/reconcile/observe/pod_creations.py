@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from reasoningpool.adapters.errors import Forbidden, KubeError
@@ -36,7 +36,7 @@ _SKEW: Final = timedelta(seconds=5)
 
 @dataclass(slots=True)
 class _Short:
-    """A StatefulSet that lacks pods: when to read next, since when (by the wall) events count, what was found."""
+    """A StatefulSet that lacks pods: when to read next, since when (by the API server) events count, what was found."""
 
     request: PodCreationFailuresRequest
     due: float
@@ -62,11 +62,11 @@ class PodCreationFailureReader:
         kube: Kube,
         *,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        wall: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._clock = clock
-        self._wall = wall
+        self._wall = wall or kube.now
         self._pools: dict[PoolName, _Pool] = {}
 
     def want(self, pool: PoolName, requests: tuple[PodCreationFailuresRequest, ...]) -> None:

@@ -16,6 +16,7 @@ from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_model import Quantization
 from reasoningpool.api.spec_tier import SpeculativeMethod, SpeculativeSpec, Workload
 from reasoningpool.render import paths
+from reasoningpool.render.pod.runtime import runtime_arguments
 from reasoningpool.resolution.types import EffectiveModel, EffectiveTier
 from reasoningpool.sizing.types import EngineVersion, KVCacheDType, SizingPlan
 
@@ -68,6 +69,7 @@ def engine_arguments(tier: EffectiveTier, plan: SizingPlan) -> tuple[str, ...]:
         *_memory(tier),
         *_serving(tier),
         *_lifecycle(tier, plan),
+        *runtime_arguments(tier),
         *tier.engine.extra_args,
     )
 
@@ -79,6 +81,8 @@ def _model(tier: EffectiveTier) -> Iterator[str]:
     yield f"--served-model-name={model.served_name}"
     if model.quantization is Quantization.FP8:
         yield "--quantization=fp8"
+    if model.text_only:
+        yield "--language-model-only"
     if engine.trust_remote_code:
         yield "--trust-remote-code"
     if engine.enforce_eager:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from reasoningpool.api.pod_overrides import EnvVar
 from reasoningpool.api.spec_model import SecretKeyRef
 from reasoningpool.render import paths
+from reasoningpool.render.pod.runtime import PYTHON_PATH, runtime_environment
 from reasoningpool.resolution.types import EffectiveTier
 
 DIRECTORIES: Final = {
@@ -38,7 +39,7 @@ HUB_TOKEN: Final = "HF_TOKEN"  # noqa: S105 - a variable's name
 
 def engine_environment(tier: EffectiveTier) -> list[dict[str, Any]]:
     """The operator's variables, sorted by name."""
-    plain = {**DIRECTORIES, **_USER, **_PRIVACY}
+    plain = {**DIRECTORIES, **_USER, **_PRIVACY, **runtime_environment(tier)}
     if _is_offline(tier):
         plain["HF_HUB_OFFLINE"] = "1"
     variables: dict[str, dict[str, Any]] = {name: {"name": name, "value": value} for name, value in plain.items()}
@@ -75,5 +76,13 @@ def merge_environment(
     merged = {variable["name"]: variable for variable in own}
     for variable in stated:
         if variable.name not in protected:
-            merged[variable.name] = variable.model_dump(by_alias=True, exclude_none=True, mode="json")
+            merged[variable.name] = _joined(merged.get(variable.name), variable)
     return list(merged.values())
+
+
+def _joined(own: dict[str, Any] | None, stated: EnvVar) -> dict[str, Any]:
+    """The user's variable; a search path of ours stays in front of theirs, or the runtime would not be found."""
+    rendered: dict[str, Any] = stated.model_dump(by_alias=True, exclude_none=True, mode="json")
+    if own is not None and stated.name == PYTHON_PATH and "value" in rendered:
+        rendered["value"] = f"{own['value']}:{rendered['value']}"
+    return rendered

@@ -3,7 +3,7 @@
 vLLM opens its port only once the model is loaded and listed under its served name (measured: connection
 refused until then, 200 at once after), and `/health` turns 503 when the engine dies. So `/health` on the
 engine's port is the truth for all three probes; `/v1/models` would need the API key and stays 200 with a
-dead engine (field report R03).
+dead engine (field report R03). Readiness is the request runtime's where it runs: it knows a drain too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from reasoningpool.api import names
 from reasoningpool.api.findings import Finding
 from reasoningpool.api.pod_overrides import ProbeOverride
 from reasoningpool.render.pod.doubts import override_warning
+from reasoningpool.render.pod.runtime import readiness_path
 from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
@@ -33,7 +34,10 @@ def probes(tier: EffectiveTier, plan: SizingPlan, pre_stop_seconds: int) -> tupl
     liveness, liveness_warnings = _liveness(tier, overrides.liveness_probe if overrides else None)
     for probe in (startup, liveness):
         probe["terminationGracePeriodSeconds"] = pre_stop_seconds + _KILL_SECONDS
-    readiness = _merge(_probe(period=5, timeout=5, failures=3), overrides.readiness_probe if overrides else None)
+    readiness = _merge(
+        _probe(period=5, timeout=5, failures=3, path=readiness_path(tier)),
+        overrides.readiness_probe if overrides else None,
+    )
     return (
         {"startupProbe": startup, "readinessProbe": readiness, "livenessProbe": liveness},
         startup_warnings + liveness_warnings,
@@ -64,9 +68,9 @@ def _liveness(tier: EffectiveTier, override: ProbeOverride | None) -> tuple[Prob
     return probe, [override_warning(tier, "livenessProbe", message)]
 
 
-def _probe(*, period: int, timeout: int, failures: int) -> Probe:
+def _probe(*, period: int, timeout: int, failures: int, path: str = "/health") -> Probe:
     return {
-        "httpGet": {"path": "/health", "port": names.ENGINE_PORT_NAME, "scheme": "HTTP"},
+        "httpGet": {"path": path, "port": names.ENGINE_PORT_NAME, "scheme": "HTTP"},
         "periodSeconds": period,
         "timeoutSeconds": timeout,
         "successThreshold": 1,

@@ -14,6 +14,7 @@ from reasoningpool.render.pod.lifecycle import Shutdown, shutdown
 from reasoningpool.render.pod.pod_overrides import merge_metadata, override_warnings, side_container
 from reasoningpool.render.pod.probes import probes
 from reasoningpool.render.pod.resources import engine_resources, shared_memory_bytes
+from reasoningpool.render.pod.runtime import runtime_init_container
 from reasoningpool.render.pod.scheduling import scheduling
 from reasoningpool.render.pod.security import container_security, pod_security
 from reasoningpool.render.pod.volumes import ANNOTATION_CHAT_TEMPLATE, Storage, storage
@@ -29,11 +30,12 @@ def pod_template(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, revi
     """The pod template, the storage it needs, and warnings."""
     overrides = tier.overrides or PodOverrides()
     engine, sidecars = split_containers(overrides)
-    initial = [side_container(container) for container in overrides.init_containers or ()]
+    stated = [side_container(container) for container in overrides.init_containers or ()]
+    initial = [*runtime_init_container(tier), *stated]
     beside = [side_container(container) for container in sidecars]
     size, shm_warning = shared_memory_bytes(tier)
     used = frozenset(mount["name"] for container in (*initial, *beside) for mount in container.get("volumeMounts", ()))
-    store = storage(tier, size, (engine.volume_mounts if engine else None) or (), used)
+    store = storage(pool.name, tier, size, (engine.volume_mounts if engine else None) or (), used)
     stop = shutdown(tier, plan)
     container, probe_warnings = _engine(tier, plan, engine, store, stop)
     metadata, label_warnings = merge_metadata(tier, _labels(pool, tier), _annotations(tier, revision))

@@ -6,6 +6,7 @@
     shm            /dev/shm     memory
     weights        /models      read-only: a claim or an OCI image
     chat-template  /etc/reasoningpool/chat-template
+    runtime, runtime-config   the request runtime's package and configuration
 
 An inline chat template travels in an annotation of the pod and is mounted from there: it needs no object of
 its own, and a pod always has exactly the template of its revision.
@@ -24,13 +25,16 @@ from reasoningpool.api.scalars import parse_quantity
 from reasoningpool.api.spec_engine import ChatTemplate
 from reasoningpool.api.spec_model import PullPolicy
 from reasoningpool.render import paths
+from reasoningpool.render.pod import runtime
 from reasoningpool.render.pod.resources import quantity
 from reasoningpool.resolution.types import EffectiveTier
 
 CACHE: Final = "cache"
 ANNOTATION_CHAT_TEMPLATE: Final = f"{names.GROUP}/chat-template"
 
-OWN_NAMES: Final = frozenset({CACHE, "home", "tmp", "shm", "weights", "chat-template"})
+OWN_NAMES: Final = frozenset(
+    {CACHE, "home", "tmp", "shm", "weights", "chat-template", runtime.VOLUME, runtime.CONFIG_VOLUME}
+)
 
 # Annotations of an object may hold 256 KiB together; a user's own may take half of it.
 _MOST_TEMPLATE_BYTES: Final = 112 * 1024
@@ -49,7 +53,7 @@ class Storage:
 
 
 def storage(
-    tier: EffectiveTier, shared_memory: int, stated: Sequence[VolumeMount], used_elsewhere: frozenset[str]
+    pool: str, tier: EffectiveTier, shared_memory: int, stated: Sequence[VolumeMount], used_elsewhere: frozenset[str]
 ) -> Storage:
     """Volumes and mounts with the user's merged in: volumes by name, mounts by path.
 
@@ -57,7 +61,7 @@ def storage(
     are volume names that other containers mount.
     """
     overrides = {volume.name: volume for volume in (tier.overrides.volumes if tier.overrides else None) or ()}
-    own = {volume["name"]: volume for volume in _own_volumes(tier, shared_memory)}
+    own = {volume["name"]: volume for volume in _own_volumes(pool, tier, shared_memory)}
     mounts = {mount["mountPath"]: mount for mount in _own_mounts(tier)}
     for mount in stated:
         path = posixpath.normpath(mount.mount_path)
@@ -90,7 +94,7 @@ def _shared_memory(volume: str, overrides: dict[str, Volume], own: int) -> int:
     return parse_quantity(directory.size_limit)
 
 
-def _own_volumes(tier: EffectiveTier, shared_memory: int) -> list[dict[str, Any]]:
+def _own_volumes(pool: str, tier: EffectiveTier, shared_memory: int) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = []
     cache = tier.model.cache
     if cache is None:
@@ -121,7 +125,7 @@ def _own_volumes(tier: EffectiveTier, shared_memory: int) -> list[dict[str, Any]
         field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ANNOTATION_CHAT_TEMPLATE}']"}
         file = {"path": paths.CHAT_TEMPLATE_NAME, "fieldRef": field}
         volumes.append({"name": "chat-template", "downwardAPI": {"items": [file], "defaultMode": 0o444}})
-    return volumes
+    return [*volumes, *runtime.runtime_volumes(pool, tier)]
 
 
 def _own_mounts(tier: EffectiveTier) -> list[Mount]:
@@ -135,7 +139,7 @@ def _own_mounts(tier: EffectiveTier) -> list[Mount]:
         mounts.append({"name": "weights", "mountPath": paths.WEIGHTS, "readOnly": True})
     if tier.engine.chat_template is not None:
         mounts.append({"name": "chat-template", "mountPath": paths.CHAT_TEMPLATE, "readOnly": True})
-    return mounts
+    return [*mounts, *runtime.runtime_mounts(tier)]
 
 
 def _claim_templates(tier: EffectiveTier) -> list[dict[str, Any]]:

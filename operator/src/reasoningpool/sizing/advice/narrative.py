@@ -8,7 +8,7 @@ from typing import assert_never
 from reasoningpool.sizing import constants as c
 from reasoningpool.sizing.advice.waste import block_size_advice
 from reasoningpool.sizing.frame import Frame
-from reasoningpool.sizing.memory import free_bytes
+from reasoningpool.sizing.memory import evidence_of, free_bytes
 from reasoningpool.sizing.solve import Shortfall, Solution
 from reasoningpool.sizing.types import ConcurrencyPolicy, FitUnit, Limit, SizingWarning, Step
 from reasoningpool.sizing.units import counted, fit_figure, human_bytes, permille
@@ -78,7 +78,7 @@ def shortfall_steps(short: Shortfall) -> tuple[Step, ...]:
 def _kv_steps(frame: Frame) -> Iterator[Step]:
     geometry, layout, inputs = frame.inputs.geometry, frame.layout, frame.inputs
     ranks = inputs.tensor_parallel_size
-    layers = layout.full_groups and geometry.full_layers + inputs.speculative_draft_layers
+    layers = geometry.full_layers + inputs.speculative_draft_layers or geometry.sliding_layers
     if geometry.latent_dim is not None:
         how = f"{layers} layers x {geometry.latent_dim} latent values, whole on every GPU"
     else:
@@ -106,17 +106,29 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
         return
     total = inputs.accelerator.memory_bytes or 0
     percent = inputs.memory_utilization_permille / 10
+    devices = counted(inputs.tensor_parallel_size, "GPU")
+    largest = min(2 * found.sequences, c.MAX_CAPTURED_SIZE)
     for name, value, formula in (
         ("engine's share", shares.requested, f"{human_bytes(total)} of {inputs.accelerator.product} x {percent:g} %"),
-        ("weights", shares.weights, f"per GPU, {counted(inputs.tensor_parallel_size, 'GPU')} per replica"),
-        ("other persistent memory", shares.overhead, "libraries and communication buffers"),
-        ("activation peak", shares.activation, _batch_words(found)),
-        ("CUDA graphs", shares.graphs, f"captured up to {min(2 * found.sequences, c.MAX_CAPTURED_SIZE)} sequences"),
+        ("weights", shares.weights, f"per GPU, {devices} per replica{_rows(c.WEIGHT_SHARE)}"),
+        ("other persistent memory", shares.overhead, f"libraries and communication buffers{_rows(*_OVERHEAD)}"),
+        ("activation peak", shares.activation, f"{_batch_words(found)}{_rows(*_ACTIVATION)}"),
+        ("CUDA graphs", shares.graphs, f"captured up to {largest} sequences{_rows(c.GRAPH_BYTES_PER_LAYER_AND_SIZE)}"),
         ("likeliest KV pool", shares.central_pool, "engine's share - weights - other - activation - graphs"),
-        ("reserve", shares.reserve, "distance to the safe end of these figures, which err independently"),
+        ("reserve", shares.reserve, f"distance to the safe end; {evidence_of(inputs).words()}"),
         ("KV pool", shares.pool, pool_words if reported else _POOL_FORMULA),
     ):  # fmt: skip
         yield Step(name=name, value=human_bytes(value), formula=formula)
+
+
+_OVERHEAD = (c.NON_TORCH_BYTES, c.COMMUNICATION_BYTES, c.COMMUNICATION_BYTES_PCIE, c.COMMUNICATOR_BYTES)
+_ACTIVATION = (c.FORWARD_INNER_COPIES, c.FORWARD_HIDDEN_COPIES, c.SAMPLER_SORT, c.SAMPLER_KERNEL, c.ENCODER_COPIES)
+
+
+def _rows(*constants: c.Constant) -> str:
+    """How many start-ups a figure's constants were read from."""
+    rows = {row for constant in constants for row in constant.rows}
+    return f"; constants from {counted(len(rows), 'start-up')}"
 
 
 def _batch_words(found: Solution) -> str:
@@ -170,7 +182,23 @@ def _limit_words(found: Solution) -> str:
 
 def solution_warnings(found: Solution) -> tuple[SizingWarning, ...]:
     """What a user should know though the plan stands."""
-    return (*found.warnings, *_explicit_warnings(found), *_memory_warnings(found), *block_size_advice(found))
+    return (
+        *_unknown_warnings(found),
+        *found.warnings,
+        *_explicit_warnings(found),
+        *_memory_warnings(found),
+        *block_size_advice(found),
+    )
+
+
+def _unknown_warnings(found: Solution) -> Iterator[SizingWarning]:
+    unknown = found.frame.inputs.geometry.unknown
+    if unknown is not None:
+        yield SizingWarning(
+            "geometry",
+            f"{unknown}: KV bytes per token, weights and how many sequences the stated pool holds may be wrong by a "
+            "factor; state maxNumSeqs from the engine's own log",
+        )
 
 
 def _explicit_warnings(found: Solution) -> Iterator[SizingWarning]:

@@ -79,15 +79,33 @@ def _candidates(inputs: SizingInput) -> Iterator[Change]:
 
 def _combined(inputs: SizingInput) -> Iterator[Change]:
     """Two or three changes together, tried only when no single change fits."""
+    for first in (*_fp8(inputs), *_all_memory(inputs), *_small_batch(inputs)):
+        yield from (_both(first, second) for second in _candidates(first.inputs))
     for base in (None, *_fp8(inputs)):
-        start = base.inputs if base else inputs
-        if base:
-            yield from (_both(base, ranks) for ranks in _ranks(start))
-            yield from (_both(base, shorter.change) for shorter in shorter_budgets(start, fits))
-        for ranks in _more_ranks(start):
+        for ranks in _more_ranks(base.inputs if base else inputs):
             for shorter in shorter_budgets(ranks.inputs, fits):
                 change = _both(ranks, shorter.change)
                 yield _both(base, change) if base else change
+
+
+def _all_memory(inputs: SizingInput) -> Iterator[Change]:
+    """The most the engine may be given of a GPU that nothing else uses, whether or not that is enough by itself."""
+    total = inputs.accelerator.memory_bytes
+    if total is None or inputs.kv_cache_memory_bytes is not None:
+        return
+    highest = min(_MOST_PERCENT, 100 * free_bytes(total) // total)
+    if highest > inputs.memory_utilization_permille // 10:
+        changed = replace(inputs, memory_utilization_permille=10 * highest)
+        yield Change(text=f"set memoryUtilizationPercent to {highest}", inputs=changed)
+
+
+def _small_batch(inputs: SizingInput) -> Iterator[Change]:
+    """The smallest prefill batch that any engine has by default, whether or not that is enough by itself."""
+    frame, _ = frame_of(inputs)
+    least = max(c.BATCHED_TOKENS_OTHER, inputs.max_num_seqs or 0)
+    if least < frame.batched_tokens:
+        changed = replace(inputs, max_num_batched_tokens=least)
+        yield Change(text=f"set maxNumBatchedTokens to {least:,}", inputs=changed)
 
 
 def _both(first: Change, second: Change) -> Change:

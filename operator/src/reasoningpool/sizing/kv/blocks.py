@@ -29,9 +29,9 @@ _BOUNDARY_LAYERS: Final = 2  # TurboQuant leaves so many first and last layers o
 class KVLayout:
     """The pool's units on one GPU (under pipeline parallelism: of the fullest stage)."""
 
-    block_size: int  # tokens of a block in a full-attention group
+    block_size: int  # tokens of a block in a full-attention group (without any: in a sliding one)
     bytes_per_block: int  # all layers of one group
-    bytes_per_token: int  # what a further token costs: full-attention layers
+    bytes_per_token: int  # what a further token costs: full-attention layers, without any the sliding ones
     full_groups: int
     sliding_groups: int
     sliding_window: int
@@ -40,6 +40,7 @@ class KVLayout:
     batches_in_flight: int
     sliding_block_size: int = 0  # tokens of a block in a sliding group; 0: as `block_size`
     context_parallel: int = 1  # ranks that share a request's tokens (decode context parallelism)
+    chunked: bool = False  # sliding groups keep the current chunk instead of the last `sliding_window` tokens
     other_full: tuple[tuple[int, int], ...] = ()  # further full-attention groups (a draft's): block size, groups
 
     @property
@@ -49,8 +50,11 @@ class KVLayout:
 
     @property
     def sliding_blocks(self) -> int:
-        """Blocks of one sliding group that a long request holds while decoding: `ceil(window / block) + 1`."""
-        return ceil_div(self.sliding_window, self.sliding_block) + 1 if self.sliding_groups else 0
+        """Blocks of one sliding group that a long request holds while decoding: `ceil(window / block) + 1`.
+
+        The one more is for a window that begins within a block; chunks begin with one.
+        """
+        return ceil_div(self.sliding_window, self.sliding_block) + (not self.chunked) if self.sliding_groups else 0
 
     @property
     def constant_blocks(self) -> int:
@@ -71,11 +75,13 @@ class KVLayout:
     def planner_blocks(self, tokens: int, batched_tokens: int) -> int:
         """Blocks vLLM's planner reserves for one request of `tokens`, prefill in flight included.
 
-        A sliding group reserves `ceil(min(window - 1 + in_flight, tokens) / block) + 1`.
+        A sliding group reserves `ceil(min(window - 1 + in_flight, tokens) / block) + 1`, a chunked one
+        `ceil(min(window + in_flight, tokens) / block)`.
         gpt-oss-120b, 32,768 tokens, 8,192 batched: 2,048 + 1,033.
         """
         in_flight = self.batches_in_flight * batched_tokens
-        sliding = ceil_div(min(self.sliding_window - 1 + in_flight, tokens), self.sliding_block) + 1
+        one = 0 if self.chunked else 1
+        sliding = ceil_div(min(self.sliding_window - one + in_flight, tokens), self.sliding_block) + one
         return self._paged(tokens) + self.sliding_groups * sliding + self.state_groups * self.state_blocks
 
     def transient_blocks(self, tokens_in_prefill: int, batched_tokens: int) -> int:
@@ -182,7 +188,7 @@ def kv_layout(
     stages = pipeline_stages(geometry.num_layers, pipeline_parallel)
     stages = (*stages[:-1], range(stages[-1].start, total))  # drafts are on the last stage
     full = [group for group in groups if group.kind is CacheKind.FULL]
-    own = full[0].block_size
+    own = (full or groups)[0].block_size
     sliding = [group for group in groups if group.kind is CacheKind.SLIDING]
     is_cpu = accelerator.memory_bytes is None
     others: dict[int, int] = {}
@@ -192,7 +198,7 @@ def kv_layout(
     return KVLayout(
         block_size=own,
         bytes_per_block=max(group.bytes_per_block(stage) for group in groups for stage in stages),
-        bytes_per_token=_token_bytes(full, stages),
+        bytes_per_token=_token_bytes(full or sliding, stages),
         full_groups=sum(group.block_size == own for group in full),
         sliding_groups=len(sliding),
         sliding_window=geometry.sliding_window or 0 if sliding else 0,
@@ -202,6 +208,7 @@ def kv_layout(
         # The pipeline is kept full by one batch per stage, asynchronous scheduling adds one.
         batches_in_flight=pipeline_parallel + (0 if is_cpu else BATCHES_IN_FLIGHT - 1),
         context_parallel=context_parallel,
+        chunked=geometry.chunked and bool(sliding),
         other_full=tuple(others.items()),
     )
 
