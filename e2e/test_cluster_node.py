@@ -489,7 +489,7 @@ def test_node_without_its_holder_is_reported_and_removed(host: Callable[[], dict
     assert difference(before, host(), identity) == {}
 
 
-def test_without_root_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_root_rights_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UnsupportedError, match="needs root"):
         core.up("refused", Profile.NODE)

@@ -9,6 +9,7 @@ from typing import Final
 from generate.command_line import command_line_reference
 from generate.conditions import conditions_reference
 from generate.contract import contract_copy
+from generate.field_reports import field_reports
 from generate.resource import resource_reference
 from generate.settings import settings_reference
 from reasoningpool.api.crd import crd_yaml
@@ -19,6 +20,7 @@ ROOT: Final = Path(__file__).parents[2]
 # Path below the root of the checkout, and the function that renders the whole file.
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "crds/reasoningpool.yaml": crd_yaml,
+    "docs/field-reports.md": field_reports,
     "docs/reference/cli.md": command_line_reference,
     "docs/reference/conditions.md": conditions_reference,
     "docs/reference/resource.md": resource_reference,

@@ -98,7 +98,7 @@ def test_kubectl_sees_the_pinned_version(controlplane: core.Cluster) -> None:
     assert version["serverVersion"]["gitVersion"] == f"v{builds.KUBERNETES_VERSION}"
 
 
-def test_kubectl_failure_is_told_in_kubectls_words(controlplane: core.Cluster) -> None:
+def test_kubectl_failure_is_reported_in_kubectls_words(controlplane: core.Cluster) -> None:
     with pytest.raises(ClusterError, match='namespaces "absent" not found'):
         controlplane.kubectl("get", "namespace", "absent")
 
@@ -274,7 +274,7 @@ def test_a_component_is_the_same_one_after_the_clock_was_set(monkeypatch: pytest
     assert processes.alive(myself)
 
 
-def test_a_process_that_has_ended_and_one_of_a_strange_name_are_told_apart() -> None:
+def test_ended_process_differs_from_one_with_a_strange_name() -> None:
     with subprocess.Popen(["bash", "-c", "exec -a ') R 1 (x' sleep 60"]) as child:
         started = processes.process_id(child.pid)
         assert processes.alive(started)

@@ -59,12 +59,12 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.tiers[0].tokenDistribution",
         "every entry must name one of the tier's efforts",
     ),
-    "U15-A-min-max": (
+    "min-replicas-above-max": (
         pool(tiers=[tier(replicas=None) | {"scaling": {"minReplicas": 10, "maxReplicas": 1}}]),
         "spec.tiers[0].scaling.minReplicas",
         "minReplicas must not exceed maxReplicas",
     ),
-    "U15-B-requests": (
+    "request-above-limit": (
         changed(
             pool(),
             CONTAINERS,
@@ -73,8 +73,8 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.tiers[0].podOverrides.containers[0].resources.requests",
         "a request must not exceed its limit",
     ),
-    "U15-C-same-name": (pool(tiers=[tier("a"), tier("a")]), "spec.tiers[1]", "Duplicate value"),
-    "U15-D-max-zero": (
+    "tiers-of-one-name": (pool(tiers=[tier("a"), tier("a")]), "spec.tiers[1]", "Duplicate value"),
+    "max-replicas-zero": (
         pool(tiers=[tier(replicas=None) | {"scaling": {"minReplicas": 0, "maxReplicas": 0}}]),
         "spec.tiers[0].scaling.maxReplicas",
         "should be greater than or equal to 1",
@@ -214,6 +214,7 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+@pytest.mark.field_report("U15")
 @pytest.mark.parametrize("case", RULES)
 def test_rule_is_enforced_by_the_api_server_with_its_message(apiserver: ApiServer, case: str) -> None:
     body, field, words = RULES[case]

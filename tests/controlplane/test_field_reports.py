@@ -54,7 +54,8 @@ def reason(cluster: Cluster, name: str = "p") -> str:
     return str(found.get("status", {}).get("reason", ""))
 
 
-def test_r09_quick_edits_never_take_more_than_one_replica_and_the_last_one_wins(
+@pytest.mark.field_report("R09")
+def test_quick_edits_take_down_one_replica_at_a_time_and_the_last_wins(
     fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
 ) -> None:
     with running(fake_nodes_cluster.kubeconfig, fake.namespace, tmp_path / "log") as operator:
@@ -79,7 +80,8 @@ def test_r09_quick_edits_never_take_more_than_one_replica_and_the_last_one_wins(
         assert fewest >= REPLICAS - 1
 
 
-def test_r08_ready_is_false_while_a_new_revision_loads(
+@pytest.mark.field_report("R08")
+def test_ready_is_false_while_a_new_revision_loads(
     fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
 ) -> None:
     with running(fake_nodes_cluster.kubeconfig, fake.namespace, tmp_path / "log") as operator:
@@ -99,7 +101,8 @@ def test_r08_ready_is_false_while_a_new_revision_loads(
         eventually(lambda: reason(fake) == "Ready", "the pool is Ready again", 60)
 
 
-def test_r11_replaced_resource_adopts_its_children_and_rolls_them(
+@pytest.mark.field_report("R11")
+def test_replaced_pool_adopts_its_children_and_rolls_them(
     fake_nodes_cluster: Kubernetes, fake: Cluster, tmp_path: Path
 ) -> None:
     body = pool(tiers=[tier()], engine={"image": "vllm/vllm-openai:v0.32.0"})
@@ -121,9 +124,8 @@ def test_r11_replaced_resource_adopts_its_children_and_rolls_them(
         assert only["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-def test_k21_without_an_operator_everything_can_be_written_and_deleted(
-    crd_cluster: Kubernetes, apiserver: ApiServer
-) -> None:
+@pytest.mark.field_report("K21")
+def test_pools_can_be_written_and_deleted_without_an_operator(crd_cluster: Kubernetes, apiserver: ApiServer) -> None:
     namespace = crd_cluster.new_namespace("reports")
     cluster = Cluster(apiserver, namespace)
     cluster.create_pool(pool(tiers=[tier(), chat_tier()]))
@@ -135,7 +137,8 @@ def test_k21_without_an_operator_everything_can_be_written_and_deleted(
         assert crd_cluster.get(kind)["items"] == []
 
 
-def test_k09_fifty_pools_are_planned_while_the_api_server_is_slow(
+@pytest.mark.field_report("K09")
+def test_fifty_pools_are_planned_against_a_slow_api_server(
     crd_cluster: Kubernetes, apiserver: ApiServer, tmp_path: Path
 ) -> None:
     cluster = Cluster(apiserver, crd_cluster.new_namespace("reports"))

@@ -115,7 +115,7 @@ def test_the_log_tells_what_the_operator_does(cluster, operator):
     said = [line["message"] for line in operator.lines() if line.get("pool") == "p" and line["level"] == "info"]
     text = "\n".join(said)
     for expected in (
-        "looking after this pool",
+        "reconciling this pool",
         "p-reasoning created",
         "RolloutStarted: tier reasoning: rolling to revision",
         "scaled from 2 to 3 replicas",

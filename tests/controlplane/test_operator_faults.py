@@ -46,7 +46,8 @@ def one_tier():
     return pool(tiers=[tier(replicas=1)])
 
 
-def test_k04_k14_a_watch_that_falls_silent_is_opened_anew_and_the_change_is_seen(cluster, faults, operate):
+@pytest.mark.field_report("K04", "K14")
+def test_silent_watch_is_reopened_and_the_change_is_seen(cluster, faults, operate):
     with operate() as operator:
         operator.wait_leading()
         cluster.create_pool(one_tier())
@@ -59,7 +60,8 @@ def test_k04_k14_a_watch_that_falls_silent_is_opened_anew_and_the_change_is_seen
         reaches(cluster, 2)
 
 
-def test_k04_watches_that_stay_silent_fail_the_liveness_probe_and_say_which(cluster, faults, operate):
+@pytest.mark.field_report("K04")
+def test_silent_watches_fail_the_liveness_probe_by_name(cluster, faults, operate):
     with operate("--no-leader-election") as operator:  # else the lost Lease would end it first
         operator.wait_leading()
         assert operator.health("/healthz") == (200, "ok\n")
@@ -70,7 +72,8 @@ def test_k04_watches_that_stay_silent_fail_the_liveness_probe_and_say_which(clus
         faults.delay = 0.0
 
 
-def test_k04_a_change_that_no_watch_told_is_found_by_the_resync(cluster, faults, operate):
+@pytest.mark.field_report("K04")
+def test_resync_finds_a_change_that_no_watch_delivered(cluster, faults, operate):
     with operate("--resync-seconds", "3", REASONINGPOOL_WATCH_SILENCE_SECONDS="600") as operator:
         operator.wait_leading()
         cluster.create_pool(one_tier())
@@ -80,7 +83,8 @@ def test_k04_a_change_that_no_watch_told_is_found_by_the_resync(cluster, faults,
         reaches(cluster, 2)
 
 
-def test_k16_a_deletion_that_no_watch_told_is_found_by_the_comparison(cluster, faults, operate):
+@pytest.mark.field_report("K16")
+def test_comparison_with_a_list_finds_an_undelivered_deletion(cluster, faults, operate):
     quick = {"REASONINGPOOL_WATCH_SILENCE_SECONDS": "600", "REASONINGPOOL_COMPARE_SECONDS": "2"}
     with operate("--resync-seconds", "600", **quick) as operator:
         operator.wait_leading()
@@ -100,8 +104,9 @@ def test_k16_a_deletion_that_no_watch_told_is_found_by_the_comparison(cluster, f
         eventually(lambda: "watches had missed" in operator.text(), "the comparison to say so")
 
 
+@pytest.mark.field_report("K16")
 @pytest.mark.parametrize("kind", ["expire_watches", "refuse_watches"])
-def test_k16_410_inside_and_outside_a_stream_is_followed_by_a_new_list(cluster, faults, operate, kind):
+def test_410_inside_or_outside_a_stream_leads_to_a_new_list(cluster, faults, operate, kind):
     paths = {path.format(cluster.namespace) for path in (POOLS, SETS)}
     with operate() as operator:
         operator.wait_leading()
@@ -118,7 +123,8 @@ def test_k16_410_inside_and_outside_a_stream_is_followed_by_a_new_list(cluster, 
         assert operator.process.poll() is None
 
 
-def test_k16_a_child_deleted_in_the_gap_is_made_again(cluster, faults, operate):
+@pytest.mark.field_report("K16")
+def test_child_deleted_during_a_watch_gap_is_recreated(cluster, faults, operate):
     with operate() as operator:
         operator.wait_leading()
         cluster.create_pool(one_tier())
@@ -132,7 +138,8 @@ def test_k16_a_child_deleted_in_the_gap_is_made_again(cluster, faults, operate):
         eventually(lambda: "watches had missed" in operator.text(), "the comparison to say so")
 
 
-def test_k16_a_pool_deleted_in_the_gap_leaves_no_task_behind(cluster, faults, operate):
+@pytest.mark.field_report("K16")
+def test_pool_deleted_during_a_watch_gap_leaves_no_task(cluster, faults, operate):
     with operate("--resync-seconds", "3") as operator:
         operator.wait_leading()
         cluster.create_pool(one_tier())
@@ -145,7 +152,8 @@ def test_k16_a_pool_deleted_in_the_gap_leaves_no_task_behind(cluster, faults, op
         eventually(lambda: operator.health("/readyz")[1].startswith("leading; 0 pools"), "no pool")
 
 
-def test_k14_connections_that_nobody_answers_are_given_up(cluster, faults, operate):
+@pytest.mark.field_report("K14")
+def test_unanswered_connections_time_out(cluster, faults, operate):
     with operate("--no-leader-election") as operator:
         operator.wait_leading()
         cluster.create_pool(one_tier())
@@ -155,7 +163,8 @@ def test_k14_connections_that_nobody_answers_are_given_up(cluster, faults, opera
         reaches(cluster, 2, 60)
 
 
-def test_k11_a_slow_api_server_changes_nothing_about_the_end(cluster, faults, operate):
+@pytest.mark.field_report("K11")
+def test_slow_api_server_does_not_change_the_result(cluster, faults, operate):
     faults.delay = 0.5
     with operate(REASONINGPOOL_WATCH_SILENCE_SECONDS="70") as operator:
         operator.wait_leading(60)
@@ -167,7 +176,8 @@ def test_k11_a_slow_api_server_changes_nothing_about_the_end(cluster, faults, op
         assert names == ["p-chat", "p-reasoning"]
 
 
-def test_k18_an_overloaded_api_server_is_obeyed(cluster, faults, operate):
+@pytest.mark.field_report("K18")
+def test_retry_after_of_an_overloaded_api_server_is_respected(cluster, faults, operate):
     with operate() as operator:
         operator.wait_leading()
         faults.overload = 5

@@ -104,7 +104,8 @@ def test_a_cycle_at_rest_is_one_read(cluster, start):
     assert int(sent["apply-status ReasoningPool"]) <= 8
 
 
-def test_k17_a_steady_pool_makes_no_events(cluster, start):
+@pytest.mark.field_report("K17")
+def test_steady_pool_posts_no_events(cluster, start):
     with start("--resync-seconds", "0.5") as operator:
         operator.wait_leading()
         cluster.create_pool(two_tiers())
@@ -114,14 +115,15 @@ def test_k17_a_steady_pool_makes_no_events(cluster, start):
         assert 0 < len(ours) <= 8
         assert {event["count"] for event in ours} == {1}
         operator.stop()
-    with start("--resync-seconds", "0.5", log="again.log") as again:  # K17: nor does a restart repeat them
+    with start("--resync-seconds", "0.5", log="again.log") as again:  # nor does a restart repeat them
         again.wait_leading()
         at_rest(cluster)
         now = [event for event in cluster.list("Event") if event["source"].get("component") == "reasoningpool"]
         assert {event["metadata"]["name"] for event in now} == {event["metadata"]["name"] for event in ours}
 
 
-def test_k11_a_change_right_after_creation_is_in_effect(cluster, start):
+@pytest.mark.field_report("K11")
+def test_edit_right_after_creation_takes_effect(cluster, start):
     with start() as operator:
         operator.wait_leading()
         cluster.create_pool(pool(tiers=[tier(replicas=2)]))
@@ -181,7 +183,8 @@ def test_a_stop_is_clean_and_quick(cluster, start):
     assert lease["spec"]["holderIdentity"] == ""
 
 
-def test_k02_deletion_needs_no_running_operator(cluster, start):
+@pytest.mark.field_report("K02")
+def test_pool_is_deleted_without_a_running_operator(cluster, start):
     with start() as operator:
         operator.wait_leading()
         cluster.create_pool(two_tiers())
@@ -286,7 +289,8 @@ def holder(cluster):
     return lease["spec"]["holderIdentity"]
 
 
-def test_k07_two_replicas_write_one_at_a_time_and_the_second_takes_over(cluster, start):
+@pytest.mark.field_report("K07")
+def test_second_operator_replica_takes_over_and_only_the_leader_writes(cluster, start):
     with start(log="one.log") as one, start(log="two.log") as two:
         first, second = (one, two) if _leads(one, two) else (two, one)
         second.wait_standby()
@@ -316,7 +320,8 @@ def _leads(one, two):
     )
 
 
-def test_k07_a_stopped_leader_hands_over_at_once(cluster, start):
+@pytest.mark.field_report("K07")
+def test_stopped_leader_hands_over_at_once(cluster, start):
     with start(log="one.log") as one:
         one.wait_leading()
         with start(log="two.log") as two:
@@ -329,7 +334,8 @@ def test_k07_a_stopped_leader_hands_over_at_once(cluster, start):
             two.wait_leading()
 
 
-def test_k07_a_frozen_leader_steps_down_when_it_wakes(cluster, start):
+@pytest.mark.field_report("K07")
+def test_frozen_leader_steps_down_when_it_wakes(cluster, start):
     import signal
 
     with start(log="one.log") as one:
@@ -348,7 +354,8 @@ def test_k07_a_frozen_leader_steps_down_when_it_wakes(cluster, start):
 # -- what it needs and says ----------------------------------------------------------------------------------------
 
 
-def test_k05_a_peering_object_of_another_operator_pauses_nothing(crd_cluster, cluster, start):
+@pytest.mark.field_report("K05")
+def test_peering_of_another_kopf_operator_is_ignored(crd_cluster, cluster, start):
     peering = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -385,7 +392,8 @@ def test_k05_a_peering_object_of_another_operator_pauses_nothing(crd_cluster, cl
         crd_cluster.kubectl("delete", "crd", "clusterkopfpeerings.kopf.dev")
 
 
-def test_k18_a_bad_spec_that_passed_the_schema_is_said_once_and_pods_stay(cluster, start):
+@pytest.mark.field_report("K18")
+def test_invalid_spec_past_the_schema_is_reported_once_and_pods_stay(cluster, start):
     with start("--resync-seconds", "0.5") as operator:
         operator.wait_leading()
         cluster.create_pool(pool(tiers=[tier(replicas=1)]))
@@ -453,7 +461,7 @@ def test_the_permissions_of_the_manifests_are_enough_and_no_more(crd_cluster, cl
         crd_cluster.kubectl("delete", "clusterrole,clusterrolebinding", system)
 
 
-def test_a_missing_permission_is_said_where_people_look(crd_cluster, cluster, tmp_path):
+def test_missing_permission_is_reported_in_log_and_readiness(crd_cluster, cluster, tmp_path):
     import json
 
     token = crd_cluster.kubectl("create", "token", "default", "-n", cluster.namespace).stdout.strip()

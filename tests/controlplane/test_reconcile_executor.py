@@ -61,7 +61,7 @@ async def settled(world: Parts, *wanted: Apply | Workload, **more):
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
-async def test_a_new_set_has_its_number_from_the_first_moment_and_the_scale_manager_owns_it_alone(world, number):
+async def test_new_stateful_set_starts_with_replicas_owned_by_the_scale_manager(world, number):
     await settled(world, engines(world, number))
     made = live(world)
     assert made["spec"]["replicas"] == number
@@ -305,7 +305,7 @@ def watched(world: Parts, edited, lost) -> None:
 
 
 @pytest.mark.parametrize("number", [None, 1, 2])
-async def test_a_set_that_lost_its_labels_is_planned_by_its_live_template_before_it_is_applied(world, number):
+async def test_stateful_set_without_labels_keeps_its_live_template(world, number):
     await settled(world, engines(world, number))
     watched(world, world.cluster.patch("StatefulSet", "p-a", {"metadata": {"labels": {names.LABEL_POOL: None}}}), [])
     # What a newer operator renders for a StatefulSet of which it sees nothing.
@@ -387,7 +387,7 @@ async def test_a_disruption_budget_turned_round_is_turned_back(world):
     assert world.cluster.get("PodDisruptionBudget", "p-a")["spec"] == spec
 
 
-async def test_what_somebody_adds_beside_ours_stays(world):
+async def test_foreign_additions_stay(world):
     await settled(world, apply(world.service()), engines(world, 1))
     port = {"name": "metrics", "port": 9000, "protocol": "TCP", "targetPort": 9000}
     edit(world, "Service", "p-a", {"op": "add", "path": "/spec/ports/-", "value": port})
@@ -568,7 +568,7 @@ async def test_objects_with_copied_labels_are_not_taken_over(world):
     assert (live(world)["spec"], world.cluster.get("Service", "p-a")["spec"]) == before
 
 
-async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_and_scaling_goes_on(world):
+async def test_immutable_change_without_replacement_is_reported_and_scaling_goes_on(world):
     await settled(world, engines(world, 1))
     stubborn = Workload(apply(world.stateful_set(service="another")), replicas=2)
     report = await world.carry_out(stubborn)
@@ -581,7 +581,8 @@ async def test_without_leave_to_replace_an_immutable_change_is_reported_shortly_
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world):
+@pytest.mark.field_report("K18")
+async def test_rejected_child_does_not_block_others_and_is_not_resent(world):
     bad = world.service("p-bad")
     bad["spec"]["ports"][0]["port"] = 99999
     wanted = (apply(bad), apply(world.service()), engines(world, 1))
@@ -596,21 +597,23 @@ async def test_k18_one_refused_child_stops_no_other_and_is_not_sent_again(world)
     assert world.kube.requests["apply", "Service"] == sent
 
 
-async def test_k18_a_changed_wish_is_tried_at_once_and_clears_the_refusal(world):
+@pytest.mark.field_report("K18")
+async def test_changed_child_is_applied_at_once_and_clears_the_failure(world):
     bad = world.service()
     bad["spec"]["ports"][0]["port"] = 99999
     assert (await world.carry_out(apply(bad))).failures
     assert (await world.carry_out(apply(world.service()))).failures == ()
 
 
-async def test_k18_a_field_the_server_does_not_know_is_permanent_although_it_says_500(world):
+@pytest.mark.field_report("K18")
+async def test_unknown_field_is_permanent_although_the_server_answers_500(world):
     strange = world.service()
     strange["spec"]["bogus"] = True
     (failure,) = (await world.carry_out(apply(strange))).failures
     assert "bogus" in failure.message
 
 
-async def test_a_kind_that_is_not_installed_is_said_so(world):
+async def test_kind_that_is_not_installed_is_reported(world):
     monitor = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -671,7 +674,7 @@ async def test_a_cause_that_holds_up_everything_is_tried_by_all_only_so_often(wo
     assert time.monotonic() < world.memory.next_retry() <= time.monotonic() + 30
 
 
-async def test_an_account_of_somebody_else_is_not_taken_over_though_nothing_in_it_conflicts(world):
+async def test_foreign_service_account_is_not_taken_over(world):
     ours = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": world.meta("p-engine")}
     theirs = {**ours, "metadata": {"name": "p-engine", "namespace": ours["metadata"]["namespace"]}}
     await world.kube.create(theirs, manager="them")
@@ -733,7 +736,8 @@ async def test_deletes_remove_what_was_seen_and_nothing_else(world):
     assert world.cluster.get("Service", "p-a")["metadata"]["uid"] == seen["p-a"]
 
 
-async def test_k01_what_is_gone_already_is_deleted_without_complaint(world):
+@pytest.mark.field_report("K01")
+async def test_deleting_an_absent_object_succeeds(world):
     await settled(world, apply(world.service()))
     uid = world.cluster.get("Service", "p-a")["metadata"]["uid"]
     delete = Delete(why="a test", key=ObjectKey("v1", "Service", world.cluster.namespace, "p-a"), uid=uid)
@@ -834,14 +838,16 @@ async def test_stateful_set_that_a_plan_only_scales_is_scaled_once(world):
 # -- leadership and credentials ------------------------------------------------------------------------------------
 
 
-async def test_k07_without_leadership_not_one_write_is_sent(world):
+@pytest.mark.field_report("K07")
+async def test_no_write_is_sent_without_leadership(world):
     world.executor = Executor(world.kube, world.store, may_write=lambda: False)
     with pytest.raises(NotLeading):
         await world.carry_out(engines(world, 1))
     assert live(world) is None
 
 
-async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
+@pytest.mark.field_report("K07")
+async def test_losing_leadership_stops_a_plan_midway(world):
     answers = iter([True, False])
     world.executor = Executor(world.kube, world.store, may_write=lambda: next(answers, False))
     with pytest.raises(NotLeading):
@@ -849,9 +855,8 @@ async def test_k07_leadership_that_ends_within_a_plan_stops_it_there(world):
     assert [item["metadata"]["name"] for item in world.cluster.list("Service")] == ["p-1"]
 
 
-async def test_k13_a_token_that_the_server_refuses_is_read_again_and_the_request_repeated(
-    crd_cluster, apiserver, tmp_path
-):
+@pytest.mark.field_report("K13")
+async def test_rejected_token_is_reread_and_the_request_repeated(crd_cluster, apiserver, tmp_path):
     import base64
 
     import yaml
@@ -878,14 +883,15 @@ async def test_a_namespace_that_is_not_there_is_not_found(world):
         await world.kube.apply(stray, manager="test")
 
 
-async def test_errors_of_the_server_arrive_as_ours(world):
+async def test_server_errors_are_translated(world):
     bad = world.service()
     bad["metadata"]["name"] = "No_Name"
     with pytest.raises(Permanent, match=r"metadata\.name"):
         await world.kube.apply(bad, manager="test")
 
 
-async def test_k14_a_request_without_an_answer_ends(world):
+@pytest.mark.field_report("K14")
+async def test_unanswered_request_times_out(world):
     from reasoningpool.adapters.errors import Unreachable
 
     accepted = []

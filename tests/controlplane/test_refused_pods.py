@@ -29,7 +29,7 @@ ROOT = {"podOverrides": {"securityContext": {"runAsNonRoot": False, "runAsUser":
 # namespace labels, an object in it, the tier, what the API server says, what the advice names
 CAUSES: dict[str, tuple[dict[str, str], dict[str, Any] | None, dict[str, Any], str, str]] = {
     "quota": ({}, QUOTA, {}, "exceeded quota: limit, requested: requests.nvidia.com/gpu=1", "raise quota"),
-    "quota-of-limits": ({}, NO_LIMITS, {}, "must specify limits.cpu for: engine", "quota limit counts what"),
+    "quota-of-limits": ({}, NO_LIMITS, {}, "must specify limits.cpu for: engine", "quota limit requires a value"),
     "limit-range": ({}, LIMIT_RANGE, {}, "maximum memory usage per Container is 1Gi", "change the LimitRange"),
     "priority-class": ({}, None, PRIORITY, "no PriorityClass with name no-such-class", "create the PriorityClass no-s"),
     "runtime-class": ({}, None, RUNTIME, 'RuntimeClass "no-such-runtime" not found', "install that RuntimeClass"),
@@ -59,7 +59,7 @@ def message(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_a_refusal_is_told_with_the_servers_words_and_advice(
+def test_rejected_pod_is_reported_in_the_servers_words_with_advice(
     crd_cluster: Kubernetes, apiserver: ApiServer, namespaces: dict[str, str], cause: str
 ) -> None:
     _, limit, changes, words, advice = CAUSES[cause]
@@ -73,7 +73,7 @@ def test_a_refusal_is_told_with_the_servers_words_and_advice(
     assert [e for e in cluster.list("Event") if e["reason"] == "PodsRefused" and words in e["message"]]
 
 
-def test_a_mended_refusal_is_told_no_more(
+def test_rejection_disappears_once_fixed(
     crd_cluster: Kubernetes, apiserver: ApiServer, namespaces: dict[str, str]
 ) -> None:
     cluster = Cluster(apiserver, namespaces["quota-of-limits"])

@@ -1,4 +1,4 @@
-"""Whatever the CRD's schema lets through gets a plan, and the plan says whether the spec makes sense."""
+"""Whatever the CRD's schema lets through gets a plan, and the plan says whether the spec is valid."""
 
 from __future__ import annotations
 

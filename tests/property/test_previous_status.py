@@ -70,7 +70,7 @@ def test_no_status_keeps_a_pool_from_being_planned(data: st.DataObject) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_no_status_keeps_a_failure_from_being_told(data: st.DataObject) -> None:
+def test_failure_is_reported_whatever_the_status_holds(data: st.DataObject) -> None:
     """Such a status is kept where it can be read, so that the next one differs no more."""
     body = {**SERVED.snapshot().pool, "status": damaged(data)}
     kept = plan_failure(Snapshot(pool=body), "boom", now=NOW).status

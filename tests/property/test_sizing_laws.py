@@ -1,4 +1,4 @@
-"""Laws of the sizing that hold whatever the numbers (design 2.2)."""
+"""Laws of the sizing that hold whatever the numbers."""
 
 from dataclasses import fields, replace
 from typing import Any

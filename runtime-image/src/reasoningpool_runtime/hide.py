@@ -19,7 +19,7 @@ _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 def without_thinking(api: Api, body: bytes) -> bytes:
-    """A whole response without its thinking. What is no JSON object (an error page) stays as it is."""
+    """A whole response without its thinking. What is not a JSON object (an error page) stays as it is."""
     try:
         data = json.loads(body)
     except ValueError:

@@ -48,7 +48,7 @@ def test_smallest_of_several_engines_counts() -> None:
     assert parse_kv_pool(lines) == KVPool(num_blocks=100, block_size=16)
 
 
-def test_engine_that_is_not_sized_yet_is_no_pool_beside_one_that_is() -> None:
+def test_engine_without_blocks_is_skipped_beside_a_sized_one() -> None:
     assert parse_kv_pool([series("None", engine=0), series(100, engine=1)]) == KVPool(num_blocks=100, block_size=16)
 
 
@@ -184,7 +184,7 @@ async def test_page_that_drips_is_given_up_after_the_whole_time(metrics) -> None
     ],
     ids=["labels", "value", "series", "page"],
 )
-async def test_page_beyond_a_bound_is_told_from_one_that_is_none(metrics, text) -> None:
+async def test_oversized_page_differs_from_a_page_without_metrics(metrics, text) -> None:
     async def handler(_request):
         return web.Response(text=text)
 

@@ -24,6 +24,7 @@ TYPED_PATCH = (
 )
 
 
+@pytest.mark.field_report("K18")
 @pytest.mark.parametrize(
     ("code", "body", "kind"),
     [
@@ -44,7 +45,7 @@ TYPED_PATCH = (
         (504, status("timeout", "Timeout"), Transient),
     ],
 )
-def test_k18_an_answer_decides_whether_another_try_is_worth_it(code, body, kind):
+def test_status_code_decides_whether_to_retry(code, body, kind):
     error = classify(code, body, "404 page not found")
     assert type(error) is kind
     assert error.status == code
@@ -87,7 +88,7 @@ def test_messages_fit_into_a_status():
     assert "\n" not in classify(500, None, "several\nlines").message
 
 
-def test_a_taken_field_is_told_from_a_changed_object():
+def test_field_conflict_differs_from_a_changed_object():
     taken = classify(
         409,
         status(

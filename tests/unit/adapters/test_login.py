@@ -35,7 +35,8 @@ def tls(monkeypatch):
     monkeypatch.setattr("ssl.create_default_context", lambda **_: Context())
 
 
-async def test_k13_a_rotated_token_is_read_again_after_a_minute_and_after_a_401(account, tls, monkeypatch):
+@pytest.mark.field_report("K13")
+async def test_rotated_token_is_reread_after_a_minute_and_after_a_401(account, tls, monkeypatch):
     api, relogin = await in_cluster(account)
     assert await bearer(api) == "Bearer one"
     (account / "token").write_text("two")

@@ -98,15 +98,15 @@ def test_no_rate_where_nothing_was_served() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda _: (200, vector()), "knows no vllm:request_generation_tokens in the last 7d"),
-        (lambda _: (400, b'{"status":"error","error":"bad duration"}'), "refuses the query: HTTP Status Code 400"),
+        (lambda _: (200, vector()), "has no vllm:request_generation_tokens in the last 7d"),
+        (lambda _: (400, b'{"status":"error","error":"bad duration"}'), "rejected the query: HTTP Status Code 400"),
         (lambda _: (200, b"<html>"), "does not answer as expected"),
         (lambda _: (200, b'{"data": {}}'), "does not answer as expected"),
-        (lambda _: (200, b'{"data": {"result": [{"metric": {}}]}}'), "does not answer as Prometheus does"),
+        (lambda _: (200, b'{"data": {"result": [{"metric": {}}]}}'), "does not answer like Prometheus"),
         (lambda _: (200, vector(({"model_name": "m"}, "1"))), "of model 'm' has no bucket"),
     ],
 )
-def test_what_is_no_prometheus_is_one_line(answer: Answer, words: str) -> None:
+def test_server_other_than_prometheus_is_one_line(answer: Answer, words: str) -> None:
     with served(answer) as url, pytest.raises(SourceError) as caught:
         PrometheusSource(url, "7d").histograms()
     assert words in str(caught.value)
@@ -131,5 +131,5 @@ def test_address_that_is_none_is_one_line(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("http://a/metrics", True), ("https://a", True), ("page.txt", False), ("-", False)]
 )
-def test_addresses_are_told_from_files(text, expected) -> None:
+def test_addresses_differ_from_files(text, expected) -> None:
     assert is_address(text) is expected

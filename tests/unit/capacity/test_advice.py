@@ -32,7 +32,7 @@ def runs(thinking: list[int], answer: list[int], prompt: list[int] | None = None
     return log(total, thinking=thinking, **({} if prompt is None else {"prompt": prompt}))
 
 
-def test_thinking_budget_that_cuts_more_than_five_percent_gets_one_that_leaves_one_percent() -> None:
+def test_thinking_budget_that_cuts_over_five_percent_suggests_a_larger_one() -> None:
     thinking = lognormal(1000)
     (found,) = advice(runs(thinking, lognormal(400)), effort("high", 1500, 1024))
     assert (found.kind, found.effort, found.budget) == (Kind.CUTS_TOO_MUCH, "high", Budget.THINKING)

@@ -104,9 +104,9 @@ def test_the_prompt_that_is_named_fits_once_written_and_one_token_more_does_not(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "is no YAML"),
-        ("- 1", "is no Kubernetes object, but a list"),
-        ("just text", "is no Kubernetes object, but text"),
+        ("a: [", "is not valid YAML"),
+        ("- 1", "is not a Kubernetes object but a list"),
+        ("just text", "is not a Kubernetes object but text"),
         ("", "holds no ReasoningPool"),
         ("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "holds no ReasoningPool"),
         (
@@ -115,12 +115,12 @@ def test_the_prompt_that_is_named_fits_once_written_and_one_token_more_does_not(
         ),
         ("kind: ReasoningPool\nkind: ReasoningPool\n", "key 'kind' is written twice"),
         ("&a [*a]", "is no"),
-        ("\x00", "is no YAML"),
-        ('a: 1\nb: !!timestamp "x"\n', ":2: is no YAML: 'x' is no value of the type timestamp"),
-        ('b: !!bool "x"\n', ":1: is no YAML: 'x' is no value of the type bool"),
-        ('b: !!int ""\n', ":1: is no YAML: '' is no value of the type int"),
-        ("b: !!float [1]\n", ":1: is no YAML"),
-        ("b: !!python/object:os.system x\n", ":1: is no YAML"),
+        ("\x00", "is not valid YAML"),
+        ('a: 1\nb: !!timestamp "x"\n', ":2: is not valid YAML: 'x' is not a value of type timestamp"),
+        ('b: !!bool "x"\n', ":1: is not valid YAML: 'x' is not a value of type bool"),
+        ('b: !!int ""\n', ":1: is not valid YAML: '' is not a value of type int"),
+        ("b: !!float [1]\n", ":1: is not valid YAML"),
+        ("b: !!python/object:os.system x\n", ":1: is not valid YAML"),
         ("kind: ReasoningPool\nmetadata: 5\nspec: 7\n", "metadata.name"),
     ],
 )
@@ -135,7 +135,7 @@ def test_missing_file_and_binary_file_are_no_tracebacks(tmp_path: Path) -> None:
     assert "cannot be read" in run("render", str(tmp_path / "none.yaml")).stderr
     binary = tmp_path / "b"
     binary.write_bytes(b"\xff\xfe\x00")
-    assert "is no UTF-8 text" in run("render", str(binary)).stderr
+    assert "is not UTF-8 text" in run("render", str(binary)).stderr
 
 
 def test_a_file_without_end_is_refused_by_its_size() -> None:
@@ -190,7 +190,7 @@ def test_warnings_go_to_stderr_with_their_line(tmp_path: Path) -> None:
     result = run("render", path)
     assert result.exit_code == 0
     assert "warning: " in result.stderr
-    assert "does not tell vLLM's version" in result.stderr
+    assert "does not name vLLM's version" in result.stderr
     assert "warning" not in result.stdout
 
 
@@ -227,7 +227,7 @@ def test_what_kubectl_get_prints_is_read_with_the_line_of_every_problem(kind: st
         ("apiVersion: v1\nkind: List\nitems: []\n", "holds no ReasoningPool"),
         ("apiVersion: v1\nkind: List\nitems: {}\n", "items: must be a list"),
         ("apiVersion: v1\nkind: List\n", "items: must be a list"),
-        ("apiVersion: v1\nkind: List\nitems: [1, null]\n", "is no Kubernetes object"),
+        ("apiVersion: v1\nkind: List\nitems: [1, null]\n", "is not a Kubernetes object"),
     ],
 )
 def test_a_list_without_pools_is_one_clear_line(text: str, words: str) -> None:
@@ -296,7 +296,7 @@ def test_a_malformed_kubeconfig_ends_run_with_code_2_and_one_line(tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert f"{path} is no usable kubeconfig" in done.stderr
+    assert f"{path} is not a usable kubeconfig" in done.stderr
 
 
 def test_crd_command_prints_the_committed_file() -> None:

@@ -62,7 +62,7 @@ def test_table_says_what_is_estimated_and_assumed(pools: str) -> None:
     for words in (
         "(estimate)",
         "no GPU was measured",
-        "thinking is not told from answers",
+        "thinking and answers are not recorded separately",
         "saturated replica, by max_num_seqs",
         "assumed",
     ):
@@ -84,7 +84,7 @@ def test_rate_of_the_log_is_the_default(pools: str) -> None:
     assert entry["ratePerSecond"] == pytest.approx(299 / (last - first).total_seconds(), rel=1e-3)
 
 
-def test_prompts_beyond_the_budget_are_said_beside_the_headline_and_are_no_saving(tmp_path: Path) -> None:
+def test_prompts_beyond_the_budget_are_reported_and_not_counted_as_saving(tmp_path: Path) -> None:
     small = written(tmp_path, pool(tiers=[tier(promptTokens=1)]), "small.yaml")
     large = written(tmp_path, pool(tiers=[tier(promptTokens=16_384)]), "large.yaml")
     options = ("--trace", AZURE, "--rate", "60")
@@ -101,7 +101,7 @@ def test_without_objectives_the_headline_says_that_throughput_alone_counts(tmp_p
     bare = written(tmp_path, pool(tiers=[tier()]), "bare.yaml")
     words = " ".join(run(bare, "--trace", AZURE, "--rate", "1").stdout.split())
     assert (
-        "no latency objective is stated (objectives.timeToFirstAnswerTokenSeconds,"
+        "no latency objective is set (objectives.timeToFirstAnswerTokenSeconds,"
         " objectives.timePerOutputTokenMilliseconds): the replicas are for throughput alone" in words
     )
     assert "throughput alone" not in run(pools, "--trace", AZURE, "--rate", "1").stdout
@@ -125,7 +125,7 @@ def test_rate_is_asked_for_where_no_times_are(pools: str) -> None:
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        (range(50), "50 arrivals in the log are too few to tell a rate, which takes 200"),
+        (range(50), "50 arrivals in the log are too few for a rate; at least 200"),
         ([7] * 300, "all arrivals in the log are at the same time"),
     ],
 )
@@ -189,7 +189,7 @@ def test_saved_metrics_page_is_a_source(pools: str) -> None:
     assert any("no other is there, though the tier serves 'qwen3-32b-fp8'" in text for text in entry["assumptions"])
 
 
-def test_page_of_other_models_only_is_told(tmp_path: Path, pools: str) -> None:
+def test_page_of_other_models_only_is_reported(tmp_path: Path, pools: str) -> None:
     text = Path(PAGE).read_text()
     path = tmp_path / "page.txt"
     path.write_text(text + text.replace('"tiny"', '"huge"'))
@@ -219,7 +219,7 @@ def test_one_tier_may_be_chosen_and_has_its_own_rate(tmp_path: Path) -> None:
     (only,) = planned(path, "--tier", "chat", "--trace", AZURE, "--rate", "1", "--rate", "chat=3")["tiers"]
     assert (only["name"], only["ratePerSecond"]) == ("chat", 3)
     both = run(path, "--trace", AZURE, "--rate", "1").stdout
-    assert "each tier is planned for all of them (--tier picks)" in " ".join(both.split())
+    assert "each tier is planned for all (--tier selects one)" in " ".join(both.split())
     assert "has no tier 'other'; it has reasoning, chat" in run(path, "--tier", "other", "--rate", "1").stderr
 
 
@@ -289,12 +289,12 @@ def test_picture_is_written(tmp_path: Path, pools: str) -> None:
     ("body", "line", "words"),
     [
         (b"", "", "is empty"),
-        (b"a,b\n1,2\n", ":1", "has no column of output tokens"),
+        (b"a,b\n1,2\n", ":1", "has no column for output tokens"),
         (b"prompt_tokens,output_tokens\n1,2\n3,-4\n", ":3", "not negative"),
         (b"prompt_tokens,output_tokens\n1,2\n3,nan\n", ":3", "not a whole number"),
         (b"prompt_tokens,output_tokens\n1,2\n3,x\n", ":3", "not a whole number"),
         (b"prompt_tokens,output_tokens\n1,2\n3,10000000\n", ":3", "more than any model's context"),
-        (b"prompt_tokens,output_tokens\n1,2\n\xff\x00", ":3", "is no UTF-8 text"),
+        (b"prompt_tokens,output_tokens\n1,2\n\xff\x00", ":3", "is not UTF-8 text"),
         (b"\x1f\x8b\x08\x00", ":1", "cut off"),
     ],
 )
@@ -316,19 +316,19 @@ def test_bad_log_is_one_line_with_file_and_line_and_exit_code_2(
         (("--trace", "none.csv", "--rate", "1"), "none.csv: cannot be read: No such file"),
         (("--metrics", "none.txt", "--rate", "1"), "none.txt: cannot be read: No such file"),
         (("--metrics", "http://127.0.0.1:9/metrics", "--rate", "1"), "cannot be reached"),
-        (("--prometheus", "localhost:9090", "--rate", "1"), "is no http:// or https:// address"),
+        (("--prometheus", "localhost:9090", "--rate", "1"), "is not an http:// or https:// address"),
         (("--rate", "0"), "'0' is not a rate in requests per second"),
         (("--rate", "nan"), "'nan' is not a rate"),
-        (("--rate", "1", "--rate", "2"), "--rate is stated twice"),
+        (("--rate", "1", "--rate", "2"), "--rate is given twice"),
         (("--rate", "1", "--price-per-gpu-hour", "-1"), "'-1' is not price"),
         (("--rate", "1", "--distribution", "3,2,1"), "'3,2,1' is not p50,p90,p99"),
         (("--rate", "1", "--distribution", "max=1,2,3"), "has no effort 'max'"),
         (("--rate", "1", "--effort-share", "50"), "'50' is not EFFORT=PERCENT"),
         (("--rate", "1", "--column", "size=x"), "roles are prompt, thinking"),
-        (("--metrics", "http://[bad", "--rate", "1"), "http://[bad: is no valid address: Invalid IPv6 URL"),
-        (("--prometheus", "http://[bad", "--rate", "1"), "http://[bad: is no valid address: Invalid IPv6 URL"),
-        (("--prometheus", "http://host:port", "--rate", "1"), "is no valid address: Port could not be cast"),
-        (("--metrics", "http://", "--rate", "1"), "is no valid address: it names no host"),
+        (("--metrics", "http://[bad", "--rate", "1"), "http://[bad: is not a valid address: Invalid IPv6 URL"),
+        (("--prometheus", "http://[bad", "--rate", "1"), "http://[bad: is not a valid address: Invalid IPv6 URL"),
+        (("--prometheus", "http://host:port", "--rate", "1"), "is not a valid address: Port could not be cast"),
+        (("--metrics", "http://", "--rate", "1"), "is not a valid address: it names no host"),
         (("--window", "6h", "--rate", "1"), "--window goes with --prometheus"),
         (("--time-unit", "ms", "--rate", "1"), "--time-unit goes with --trace"),
         (("--metrics", PAGE, "--column", "output=x", "--rate", "1"), "--column goes with --trace"),

@@ -62,7 +62,7 @@ def test_unfinished_install_is_removed_first(monkeypatch: pytest.MonkeyPatch) ->
     assert "removing an unfinished or broken install" in said[0]
 
 
-def test_half_written_marker_is_no_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_written_marker_does_not_count_as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(monkeypatch)
     marker = environment.ensure().prefix / install.MARKER
     marker.write_text(marker.read_text()[:10])
@@ -79,20 +79,20 @@ def test_removed_base_python_means_a_new_install(monkeypatch: pytest.MonkeyPatch
     assert len(installer.installed) == 2
 
 
-def test_other_platforms_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_platform_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
     with pytest.raises(install.EngineUnavailableError, match="Linux on x86-64; this is linux aarch64"):
         environment.ensure()
 
 
-def test_missing_uv_is_told(monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> None:
+def test_missing_uv_is_reported(monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> None:
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(install.EngineUnavailableError, match="pip install uv"):
         install.install(cache_root / "engine", print)
 
 
-def test_failing_installer_is_told_and_leaves_no_marker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failing_installer_is_reported_and_leaves_no_marker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho no space left\nexit 2\n")
     uv.chmod(0o755)

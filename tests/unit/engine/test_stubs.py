@@ -58,7 +58,7 @@ def test_imports_of_a_system_library_are_read_with_their_versions() -> None:
     )
 
 
-def test_what_is_no_shared_object_is_refused(tmp_path: Path) -> None:
+def test_file_other_than_a_shared_object_is_rejected(tmp_path: Path) -> None:
     text = tmp_path / "libtext.so"
     text.write_bytes(b"INPUT(libother.so)" + bytes(100))
     with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):

@@ -192,13 +192,13 @@ def test_an_absurd_configuration_is_answered_with_its_key(changes: dict[str, Any
 
 
 @pytest.mark.parametrize("config", [None, [], "text", 5])
-def test_a_configuration_that_is_no_object(config: Any) -> None:
+def test_configuration_that_is_not_an_object(config: Any) -> None:
     with pytest.raises(GeometryError, match="JSON object"):
         Geometry.from_config(config)
 
 
 def test_an_unknown_quantization_lists_the_known_ones() -> None:
-    with pytest.raises(GeometryError, match=r"known are .*awq.*fp8"):
+    with pytest.raises(GeometryError, match=r"supported: .*awq.*fp8"):
         Geometry.from_config(dense_config(), "fp7")
 
 

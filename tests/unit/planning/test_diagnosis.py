@@ -93,6 +93,7 @@ def test_killed_for_host_memory_is_not_called_device_memory() -> None:
     assert "host memory" in found.message
 
 
+@pytest.mark.field_report("U12")
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -101,7 +102,7 @@ def test_killed_for_host_memory_is_not_called_device_memory() -> None:
         ("0/5 nodes are available: 5 Insufficient memory.", "Unschedulable"),
     ],
 )
-def test_u12_unschedulable_pod_says_what_it_waits_for_until_it_is_scheduled(message: str, reason: str) -> None:
+def test_unschedulable_pod_reports_what_it_waits_for(message: str, reason: str) -> None:
     world = World(pool())
     world.step()
     world.roll("p-reasoning", ready=False)
@@ -136,6 +137,6 @@ def test_log_is_asked_for_once_and_only_where_words_are_missing() -> None:
     assert world.plan().wanted == ()
 
 
-def test_pod_on_its_way_is_no_failure() -> None:
+def test_starting_pod_is_not_a_failure() -> None:
     assert diagnose(failing(), None) is None
     assert diagnose(LivePod(pod("p-0", {}, "r")), None) is None

@@ -23,7 +23,7 @@ def warnings_by_tier(body: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("index", [0, 1, 9, 10, 11])
-def test_a_tiers_warning_is_told_of_that_tier_only(index: int) -> None:
+def test_tier_warning_belongs_to_that_tier_only(index: int) -> None:
     """Ten and one share a prefix of their paths, which must not matter."""
     tiers = [tier(f"t{number}") for number in range(12)]
     tiers[index]["engine"] = CONTRADICTION
@@ -36,7 +36,7 @@ def test_a_tiers_warning_is_told_of_that_tier_only(index: int) -> None:
     assert told == [f"t{index}"]
 
 
-def test_a_warning_about_the_pools_engine_is_told_once_and_of_no_tier() -> None:
+def test_pool_engine_warning_is_reported_once_and_for_no_tier() -> None:
     body = pool(engine=CONTRADICTION, tiers=[tier("one"), tier("two")])
     found = offline_pool(parse_pool(body), ResolutionSettings())
     about = [entry for entry in found.warnings if "has no effect, since kvCacheMemory" in entry.message]
@@ -76,7 +76,7 @@ def test_a_collector_of_a_tier_adds_to_the_same_list() -> None:
     ]
 
 
-def test_errors_and_warnings_are_told_apart_by_severity() -> None:
+def test_errors_and_warnings_differ_by_severity() -> None:
     both = (error("a", "wrong"), warning("b", "doubtful"))
     assert (errors_of(both), warnings_of(both)) == ((both[0],), (both[1],))
 

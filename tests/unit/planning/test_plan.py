@@ -61,8 +61,9 @@ def test_ready_pool_says_so_in_every_column() -> None:
     assert sizing["kvBytesPerToken"] == 131_072
 
 
-def test_k08_status_has_only_declared_fields_whatever_is_set() -> None:
-    """K08: what is not in the schema would be pruned and written again for ever."""
+@pytest.mark.field_report("K08")
+def test_status_has_only_declared_fields() -> None:
+    """What is not in the schema would be pruned, and written again in every cycle."""
     world = World(full())
     world.settings = _allowing("engine")
     world.step()
@@ -108,8 +109,12 @@ def test_removed_tier_is_pruned_and_nothing_else() -> None:
     [
         (pool(model={"id": "No/Such"}), "UnknownModel", "spec.model.id"),
         (pool(accelerator={"product": "H100-SXM"}), "UnknownAccelerator", "did you mean H100-SXM-80GB"),
-        (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),  # K18
-        (changed(pool(), "spec.model.configJSON", '{"a"'), "InvalidSpec", "spec.model.configJSON: is no JSON: line 1"),
+        (changed(pool(), "spec.tiers.0.maxModelLen", 100), "InvalidSpec", "spec.tiers[0].maxModelLen"),
+        (
+            changed(pool(), "spec.model.configJSON", '{"a"'),
+            "InvalidSpec",
+            "spec.model.configJSON: is not valid JSON: line 1",
+        ),
         (changed(pool(), "spec.model.configJSON", "[1]"), "InvalidSpec", "must be a JSON object"),
         (changed(pool(), "spec.model.configJSON", "[" * 20_000), "InvalidSpec", "spec.model.configJSON: is no config"),
         (changed(pool(), "spec.model.configJSON", "9" * 5_000), "InvalidSpec", "spec.model.configJSON: is no config"),
@@ -161,7 +166,7 @@ def test_rejected_pool_still_counts_its_live_pods() -> None:
     assert world.pool["status"]["ready"] == "0/1"
 
 
-def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> None:
+def test_budgets_that_do_not_fit_are_reported_with_figures_and_keep_the_tier() -> None:
     world = ready_world(pool(tiers=[tier(), chat_tier()]), "p-reasoning", "p-chat")
     world.edit(changed(world.pool, "spec.tiers.0.accelerator", {"product": "L4-24GB"}))
     done = world.step()
@@ -173,7 +178,7 @@ def test_budgets_that_do_not_fit_are_said_with_numbers_and_keep_the_tier() -> No
     assert "missing" in sized["message"]
 
 
-def test_budgets_beyond_the_native_context_are_said_in_tokens_not_memory() -> None:
+def test_budgets_beyond_the_native_context_are_reported_in_tokens() -> None:
     world = ready_world(pool(tiers=[tier()]), "p-reasoning")
     world.edit(changed(world.pool, "spec.tiers.0.promptTokens", 1_000_000))
     world.step()
@@ -201,7 +206,8 @@ def test_tier_without_replicas_leaves_the_number_alone() -> None:
     assert world.pool["status"]["ready"] == "1/5"
 
 
-def test_r12_replica_changes_leave_the_pod_template_alone() -> None:
+@pytest.mark.field_report("R12")
+def test_replica_changes_do_not_touch_the_pod_template() -> None:
     world = ready_world()
     templates = []
     for replicas in (2, 3, 4, 5):
@@ -230,7 +236,8 @@ def test_rollout_is_announced_with_what_changes_and_followed_to_its_end() -> Non
     assert world.pool["status"]["tiers"][0]["reason"] == "AllReplicasReady"
 
 
-def test_r08_old_pods_do_not_make_a_new_revision_ready() -> None:
+@pytest.mark.field_report("R08")
+def test_old_pods_do_not_make_a_new_revision_ready() -> None:
     world = ready_world(pool(tiers=[tier(replicas=3)]))
     world.edit(pool(tiers=[tier(replicas=3, maxNumSeqs=2)]))
     world.step()
@@ -242,7 +249,8 @@ def test_r08_old_pods_do_not_make_a_new_revision_ready() -> None:
     assert ready["observedGeneration"] == world.pool["metadata"]["generation"]
 
 
-def test_r06_stuck_pod_of_an_old_revision_is_deleted_and_no_other() -> None:
+@pytest.mark.field_report("R06")
+def test_only_the_stuck_pod_of_an_old_revision_is_deleted() -> None:
     world = ready_world(pool(tiers=[tier(replicas=3)]))
     good = world.pool["spec"]
     world.edit(changed(world.pool, "spec.model.parsers", {"reasoning": "typo"}))
@@ -258,7 +266,7 @@ def test_r06_stuck_pod_of_an_old_revision_is_deleted_and_no_other() -> None:
     assert world.deleted == ["p-reasoning-2"]
 
 
-def test_permanent_apply_error_is_told_in_status() -> None:
+def test_permanent_apply_error_is_in_the_status() -> None:
     world = World(pool())
     key = ObjectKey("apps/v1", "StatefulSet", "default", "p-reasoning")
     world.failures = (ApplyFailure(key=key, message="exceeded quota"),)
@@ -287,7 +295,7 @@ def test_every_refused_object_is_named_and_the_cause_first() -> None:
     assert len(message) < 1000
 
 
-def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_pool_object_is_reported_once_and_for_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that tiers can be without, as a gateway's will be."""
     front = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p-front", "namespace": "default"}}
     monkeypatch.setattr("reasoningpool.planning.outcome.render_pool", lambda _: (front,))
@@ -301,7 +309,7 @@ def test_refused_object_of_the_pool_is_told_once_and_of_no_tier(monkeypatch: pyt
     assert not any("exceeded quota" in entry["message"] for entry in world.pool["status"]["tiers"])
 
 
-def test_fault_of_the_operator_is_told_and_changes_nothing_else() -> None:
+def test_internal_error_is_reported_and_changes_nothing_else() -> None:
     world = ready_world()
     done = plan_failure(world.snapshot(), "KeyError", now=NOW)
     assert done.actions == ()

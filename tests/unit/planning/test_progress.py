@@ -52,7 +52,7 @@ def unready(world: World, **more: Any) -> None:
 # -- a pool that was Ready -------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_pod_that_finishes_requests_is_no_loading_replica() -> None:
+def test_draining_pod_does_not_count_as_loading() -> None:
     world = ready_world(replicas=2)
     first(world)["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
     reason, message = said(world)
@@ -116,7 +116,7 @@ def test_a_pod_on_a_silent_node_is_not_called_loading() -> None:
         ("NodeShutdown", "Pod was terminated in response to imminent node shutdown.", "kubectl describe node gpu-7"),
     ],
 )
-def test_a_pod_ended_by_its_node_is_no_crash(why: str, words: str, advice: str) -> None:
+def test_pod_ended_by_its_node_is_not_a_crash(why: str, words: str, advice: str) -> None:
     world = ready_world()
     first(world)["spec"] = {"nodeName": "gpu-7"}
     unready(world, state={"terminated": {"exitCode": 137, "reason": "Error"}})
@@ -136,7 +136,7 @@ def test_an_image_that_cannot_be_pulled_again_after_a_restart() -> None:
     assert "engine.image" in message
 
 
-def test_an_engine_killed_for_memory_is_told_while_it_loads_and_after() -> None:
+def test_oom_killed_engine_is_reported_while_loading_and_after() -> None:
     world = ready_world()
     unready(world, state={"running": {}}, lastState=OOM, restartCount=1)
     reason, message = said(world)
@@ -145,10 +145,10 @@ def test_an_engine_killed_for_memory_is_told_while_it_loads_and_after() -> None:
     first(world)["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     reason, message = said(world)
     assert reason == "Ready"
-    assert "before its restart at 2025-12-31T23:00:00Z pod p-reasoning-0 was killed for host memory" in message
+    assert "before its restart at 2025-12-31T23:00:00Z pod p-reasoning-0 was OOM-killed, host memory" in message
 
 
-def test_a_clean_restart_of_a_pod_that_serves_is_not_told() -> None:
+def test_clean_restart_of_a_serving_pod_is_not_reported() -> None:
     world = ready_world()
     engine(world).update(lastState={"terminated": {"exitCode": 0, "reason": "Completed"}}, restartCount=1)
     assert said(world)[1] == "tier reasoning: 1 of 1 replicas ready"
@@ -160,7 +160,7 @@ def test_an_engine_that_stops_answering_is_not_called_loading() -> None:
     first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T23:00:00Z"
     reason, message = said(world)
     assert reason == "NotReady"
-    assert "served and does not answer its readiness probe any more (kubectl logs p-reasoning-0)" in message
+    assert "was serving but no longer passes its readiness probe (kubectl logs p-reasoning-0)" in message
 
 
 def test_an_engine_that_has_just_loaded_is_not_called_silent() -> None:
@@ -170,7 +170,7 @@ def test_an_engine_that_has_just_loaded_is_not_called_silent() -> None:
     first(world)["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T20:00:00Z"
     reason, message = said(world)
     assert reason == "Starting"
-    assert "has loaded its model and has not passed its readiness probe yet" in message
+    assert "has loaded its model but has not passed its readiness probe yet" in message
 
 
 # -- starts ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,10 @@ def test_a_loading_replica_tells_since_when_and_until_when_at_most() -> None:
     first(world)["spec"] = {"containers": [{"name": "engine", "startupProbe": probe}]}
     reason, message = said(world)
     assert reason == "Starting"
-    assert "loads its model since 2026-01-01T00:00:10Z, for at most 4380 s (until 2026-01-01T01:13:10Z)" in message
+    assert (
+        "has been loading its model since 2026-01-01T00:00:10Z, for at most 4380 s (until 2026-01-01T01:13:10Z)"
+        in message
+    )
 
 
 def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
@@ -193,7 +196,7 @@ def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
     world.roll("p-reasoning", ready=False, state={"waiting": {"reason": "ContainerCreating"}})
     assert "p-reasoning-0 is being prepared" in said(world)[1]
     first(world)["status"] = {"conditions": []}
-    assert "p-reasoning-0 waits for the scheduler" in said(world)[1]
+    assert "p-reasoning-0 is waiting for the scheduler" in said(world)[1]
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     first(world)["status"] = {"conditions": [gated]}
     first(world)["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
@@ -202,7 +205,7 @@ def test_pods_before_their_engine_runs_are_not_called_loading() -> None:
     assert "kueue.x-k8s.io/admission" in message
 
 
-def test_many_loading_replicas_are_told_in_few_words() -> None:
+def test_many_loading_replicas_are_summarized() -> None:
     world = World(pool(tiers=[tier(replicas=40)]))
     world.step()
     world.roll("p-reasoning", ready=False)
@@ -243,7 +246,7 @@ def test_no_replica_runs_the_new_revision_when_a_rollout_begins() -> None:
     assert "1 of 2 replicas run the new revision, 0 of them ready; 1 of the old revision still serve" in said(world)[1]
 
 
-def test_a_new_replica_that_cannot_be_scheduled_is_told_with_what_serves() -> None:
+def test_unschedulable_new_replica_is_reported_with_what_serves() -> None:
     world = ready_world(replicas=2)
     world.edit(pool(tiers=[tier(replicas=2, maxNumSeqs=3)]))
     world.step()
@@ -275,7 +278,7 @@ def test_a_suspended_pool_tells_what_it_keeps_back() -> None:
     world.edit(pool(suspend=True, tiers=[tier(replicas=3, maxNumSeqs=3)]))
     reason, message = said(world)
     assert reason == "Suspended"
-    assert "2 of 2 replicas ready; kept back while spec.suspend is true: " in message
+    assert "2 of 2 replicas ready; held back while spec.suspend is true: " in message
     assert "--max-num-seqs" in message
     assert "3 replicas in place of 2" in message
     assert "at most" not in message
@@ -287,7 +290,7 @@ def test_a_suspended_pool_still_tells_why_a_pod_fails_and_counts_what_there_is()
     unready(world, state={"running": {}}, lastState=OOM, restartCount=1)
     reason, message = said(world)
     assert reason == "Suspended"
-    assert "killed for host memory" in message
+    assert "OOM-killed, host memory" in message
     assert message.endswith("1 of 2 replicas serve")
 
 
@@ -301,7 +304,7 @@ def test_budgets_that_no_longer_fit_leave_the_running_replicas_as_they_were() ->
     world.step()
     ready = condition(world.pool["status"])
     assert ready["reason"] == "DoesNotFit"
-    assert "its StatefulSet stays as it was, and so do the 2 replicas of it (2 ready)" in ready["message"]
+    assert "its StatefulSet stays as it was, and so do its 2 replicas (2 ready)" in ready["message"]
     fresh = World(changed(pool(), "spec.tiers.0.accelerator", {"product": "L4-24GB"}))
     fresh.step()
     assert "nothing is created for it" in condition(fresh.pool["status"])["message"]

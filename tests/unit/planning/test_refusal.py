@@ -20,15 +20,15 @@ QUOTA = (
     ("words", "advice"),
     [
         (QUOTA, "raise quota gpus (requests.nvidia.com/gpu)"),
-        ('pods "p" is forbidden: failed quota: q: must specify limits.cpu for: engine', "quota q counts what"),
-        ('pods "p" is forbidden: maximum memory usage per Pod is 1Gi, but limit is 9', "does not allow this memory"),
+        ('pods "p" is forbidden: failed quota: q: must specify limits.cpu for: engine', "quota q requires a value"),
+        ('pods "p" is forbidden: maximum memory usage per Pod is 1Gi, but limit is 9', "rejects this memory"),
         ('pods "p" is forbidden: no PriorityClass with name inference was found', "create the PriorityClass inference"),
         ('pods "p" is forbidden: violates PodSecurity "restricted:latest": x', "Pod Security level restricted:"),
         ('pods "p" is forbidden: error looking up service account a/b: serviceaccount "b" not found', "serviceAccount"),
         ('pods "p" is forbidden: pod rejected: RuntimeClass "nvidia" not found', "podOverrides.runtimeClassName"),
-        ('Internal error occurred: failed calling webhook "w": refused', "does not answer"),
-        ('admission webhook "policy.example.org" denied the request: no', "a policy of the cluster"),
-        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", "a policy of the cluster"),
+        ('Internal error occurred: failed calling webhook "w": refused', "is not responding"),
+        ('admission webhook "policy.example.org" denied the request: no', "an admission policy"),
+        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", "an admission policy"),
         ('persistentvolumeclaims "cache-p-0" is forbidden: no', "model.cache.claimTemplate"),
         ('Pod "p" is invalid: spec.containers[0].env: Required value', "correct the field"),
         ("something new", "podOverrides"),
@@ -76,19 +76,19 @@ def test_a_refused_pool_says_so_in_reason_message_and_event() -> None:
     done = world.step()
     ready = condition(world.pool["status"])
     assert (ready["status"], ready["reason"], world.pool["status"]["reason"]) == ("False", "PodsRefused", "PodsRefused")
-    assert ready["message"].startswith(f"tier reasoning: 1 of 1 pods refused by the API server: {QUOTA}; raise quota")
+    assert ready["message"].startswith(f"tier reasoning: 1 of 1 pods rejected by the API server: {QUOTA}; raise quota")
     assert [(e.type, e.reason) for e in done.events] == [("Warning", "PodsRefused")]
     assert world.plan().status is None
 
 
-def test_what_still_serves_is_told_beside_what_is_refused() -> None:
+def test_serving_replicas_are_counted_beside_rejected_pods() -> None:
     world = refused_world(replicas=3)
     world.step()
-    assert "1 of 3 pods refused" in condition(world.pool["status"])["message"]
+    assert "1 of 3 pods rejected" in condition(world.pool["status"])["message"]
     assert condition(world.pool["status"])["message"].endswith("2 of 3 replicas serve")
 
 
-def test_a_failing_pod_speaks_first_and_the_refused_one_second() -> None:
+def test_failing_pod_is_reported_before_a_rejected_one() -> None:
     world = refused_world(replicas=2)
     world.pods["p-reasoning-1"]["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
@@ -96,7 +96,7 @@ def test_a_failing_pod_speaks_first_and_the_refused_one_second() -> None:
     world.step()
     ready = condition(world.pool["status"])
     assert ready["reason"] == "Unschedulable"
-    assert "; and 1 of 2 pods refused by the API server" in ready["message"]
+    assert "; and 1 of 2 pods rejected by the API server" in ready["message"]
 
 
 def about_pods(world: World) -> tuple[PodCreationFailuresRequest, ...]:

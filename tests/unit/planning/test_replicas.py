@@ -41,7 +41,7 @@ def test_autoscaled_tier_has_its_minimum_until_scaling_exists(least: int, live: 
 def test_number_that_nobody_stated_is_left_alone(live: int | None, desired: int) -> None:
     decision = decide_replicas(without_replicas(), live)
     assert (decision.desired, decision.to_apply) == (desired, None)
-    assert "left to whoever scales" in decision.why
+    assert "left to the StatefulSet's scaler" in decision.why
 
 
 def test_every_action_of_a_plan_says_why() -> None:

@@ -63,7 +63,7 @@ def test_pool_that_agrees_is_verified_with_both_figures_and_nothing_more_is_writ
     world = World(copy.deepcopy(CPU_POOL))
     assert len(run_until_settled(world, true_engine)) == 1
     assert (verified(world)["status"], verified(world)["reason"]) == ("True", "Verified")
-    assert "holds 32,640 tokens, planned were 32,640" in verified(world)["message"]
+    assert "holds 32,640 tokens; 32,640 were planned" in verified(world)["message"]
     assert entry(world)["sizing"]["verified"] == {
         "numBlocks": 256, "blockSize": 128, "usableKVTokens": 32_640, "plannedUsableKVTokens": 32_640,
     }  # fmt: skip
@@ -142,7 +142,7 @@ def test_true_configuration_after_a_correction_keeps_the_limit() -> None:
 
 
 @pytest.mark.parametrize(("shortfall", "rolls"), [(TOLERANCE_PERMILLE, 1), (TOLERANCE_PERMILLE + 5, 2)])
-def test_shortfall_within_the_tolerance_is_no_reason_to_restart_pods(shortfall: int, rolls: int) -> None:
+def test_shortfall_within_the_tolerance_restarts_no_pod(shortfall: int, rolls: int) -> None:
     body = changed(CPU_POOL, "spec.engine.kvCacheMemory", "256Mi")
     real = blocks(1 + (2_047 * (1000 - shortfall) + 999) // 1000)
     body["spec"]["tiers"][0]["concurrency"] = {"policy": "WorstCase"}
@@ -151,7 +151,7 @@ def test_shortfall_within_the_tolerance_is_no_reason_to_restart_pods(shortfall: 
     assert verified(world)["status"] == "True"
 
 
-def test_larger_pool_is_verified_and_said_to_be_partly_unused() -> None:
+def test_larger_kv_pool_is_verified_and_reported_as_partly_unused() -> None:
     world = World(copy.deepcopy(CPU_POOL))
     assert len(run_until_settled(world, lambda *_: blocks(512))) == 1
     assert verified(world)["status"] == "True"
@@ -205,7 +205,7 @@ def test_suspended_pool_is_measured_but_not_corrected_until_it_is_resumed() -> N
     assert run_until_settled(world, true_engine)[-1] == planned_limit(CPU_POOL)
 
 
-def test_pool_that_cannot_hold_one_request_is_said_with_advice_and_leaves_the_pods_alone() -> None:
+def test_kv_pool_too_small_for_one_request_is_reported_and_pods_stay() -> None:
     world = World(copy.deepcopy(CPU_POOL))
     assert len(run_until_settled(world, lambda *_: blocks(5))) == 1
     assert (verified(world)["status"], verified(world)["reason"]) == ("False", "KVPoolTooSmall")
@@ -220,7 +220,7 @@ def test_pool_that_cannot_hold_one_request_is_said_with_advice_and_leaves_the_po
     [
         (KVPoolProblem.TIMEOUT, "MetricsUnreachable", "NetworkPolicy"),
         (KVPoolProblem.UNREACHABLE, "MetricsUnreachable", "outside the pod network"),
-        (KVPoolProblem.BAD_ANSWER, "MetricMissing", "no metrics page"),
+        (KVPoolProblem.BAD_ANSWER, "MetricMissing", "not return a vLLM metrics page"),
         (KVPoolProblem.NO_METRIC, "MetricMissing", "--disable-log-stats"),
         (KVPoolProblem.TOO_LARGE, "MetricMissing", "too large"),
     ],
@@ -238,7 +238,7 @@ def test_engine_that_cannot_be_read_leaves_the_pool_ready_and_says_why(
 @pytest.mark.parametrize(
     ("record", "status", "words"),
     [
-        ("3", "True", "the 3 sequences that run fit the real pool"),
+        ("3", "True", "the 3 sequences it runs with fit the real pool"),
         ("3000", "Unknown", "the pods run an earlier plan"),
         (None, "Unknown", "the pods run an earlier plan"),  # written before the limit was recorded
         ("three", "Unknown", "the pods run an earlier plan"),
@@ -322,7 +322,7 @@ def test_every_tier_speaks_and_the_worst_counts() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"inputs": 5}, "text", {"inputs": "x", "numBlocks": 0}, [], {"numBlocks": -3}])
-def test_nonsense_in_the_status_is_no_correction_and_no_fault(broken: object) -> None:
+def test_nonsense_in_the_status_is_ignored(broken: object) -> None:
     world = World(copy.deepcopy(CPU_POOL))
     run_until_settled(world, true_engine)
     entry(world)["correction"] = broken

@@ -53,13 +53,15 @@ def test_children_and_pods_go_into_the_store_and_out_of_it(watcher, store):
     assert len(store.children(NAME)) == 1
 
 
-def test_k17_kopf_posts_no_events_and_scans_nothing():
+@pytest.mark.field_report("K17")
+def test_kopf_posts_no_events_and_scans_nothing():
     settings = _settings(70.0, KINDS)
     assert not settings.posting.enabled
     assert settings.scanning.disabled
 
 
-def test_k04_k14_every_watch_has_a_server_and_a_client_timeout():
+@pytest.mark.field_report("K04", "K14")
+def test_every_watch_has_a_server_and_a_client_timeout():
     settings = _settings(70.0, KINDS)
     assert isinstance(settings.watching.server_timeout, int)  # a float makes the API server answer 400
     assert settings.watching.server_timeout <= 600
@@ -73,7 +75,8 @@ def test_only_our_own_children_are_watched():
     assert set(selectors.values()) == {"app.kubernetes.io/managed-by=reasoningpool"}
 
 
-def test_k01_k02_no_handler_that_needs_a_finalizer_is_registered(watcher):
+@pytest.mark.field_report("K01", "K02")
+def test_no_handler_needs_a_finalizer(watcher):
     watcher.register()
     registry = watcher._registry
     assert registry._watching.get_all_handlers()

@@ -25,7 +25,8 @@ def heartbeats(now):
     return Heartbeats(70.0, lambda: now[0])
 
 
-def test_k04_a_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):
+@pytest.mark.field_report("K04")
+def test_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):
     heartbeats.expect(["/pods", "/pools"])
     now[0] = DEAD_AFTER_SECONDS
     heartbeats.note("/pods")
@@ -34,7 +35,8 @@ def test_k04_a_silent_watch_is_dead_after_twice_the_timeout(heartbeats, now):
     assert heartbeats.dead() == [f"/pools ({DEAD_AFTER_SECONDS + 1:.0f} s)"]
 
 
-def test_k04_a_relist_or_a_bookmark_is_a_sign_of_life(heartbeats, now):
+@pytest.mark.field_report("K04")
+def test_relist_or_bookmark_keeps_a_watch_alive(heartbeats, now):
     heartbeats.expect(["/pools"])
     now[0] = DEAD_AFTER_SECONDS + 1
     heartbeats.note("/pools")
@@ -47,7 +49,8 @@ def test_a_standby_that_watches_nothing_is_alive(heartbeats, now):
     assert heartbeats.dead() == []
 
 
-def test_k16_a_path_that_is_listed_once_more_had_a_gap(heartbeats):
+@pytest.mark.field_report("K16")
+def test_second_list_of_a_path_means_a_watch_gap(heartbeats):
     gaps = []
     heartbeats.on_gap = lambda: gaps.append(1)
     heartbeats.expect(["/pools", "/pods"])

@@ -72,7 +72,8 @@ async def test_the_first_takes_it_and_the_second_waits(server, clock):
     assert two.holder == "one"
 
 
-async def test_k07_a_dead_leader_is_followed_after_the_lease_time_and_not_before(server, clock):
+@pytest.mark.field_report("K07")
+async def test_dead_leader_is_replaced_only_after_the_lease_duration(server, clock):
     one, two = contender(server, clock, "one"), contender(server, clock, "two")
     await one.attempt()
     await two.attempt()
@@ -83,7 +84,8 @@ async def test_k07_a_dead_leader_is_followed_after_the_lease_time_and_not_before
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
-async def test_k07_a_leader_that_could_not_renew_stops_before_another_may_start(server, clock):
+@pytest.mark.field_report("K07")
+async def test_leader_that_cannot_renew_stops_before_another_may_start(server, clock):
     one, two = contender(server, clock, "one"), contender(server, clock, "two")
     await one.attempt()
     await two.attempt()

@@ -44,7 +44,8 @@ def events(kube):
     return Events(kube, instance="operator-1")
 
 
-async def test_k17_a_lasting_condition_is_one_event(kube, events):
+@pytest.mark.field_report("K17")
+async def test_lasting_condition_is_one_event(kube, events):
     for _ in range(240):
         await events.send(pool(), (note(),))
     assert len(kube.created) == 1
@@ -61,7 +62,8 @@ async def test_what_an_event_says(kube, events):
     assert event["source"] == {"component": "reasoningpool"}
 
 
-async def test_k17_what_comes_and_goes_counts_up_one_event_and_not_often(kube, events, monkeypatch):
+@pytest.mark.field_report("K17")
+async def test_flapping_condition_counts_up_one_event_rarely(kube, events, monkeypatch):
     await events.send(pool(), (note(),))
     await events.send(pool(), ())
     await events.send(pool(), (note(),))

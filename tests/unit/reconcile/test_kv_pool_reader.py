@@ -65,7 +65,7 @@ async def until(condition) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_engine_is_read_once_and_its_pool_is_told(make) -> None:
+async def test_engine_is_read_once(make) -> None:
     engines, news = Engines(FOUND), []
     reader = make(engines, news.append)
     for _ in range(3):
@@ -77,7 +77,7 @@ async def test_engine_is_read_once_and_its_pool_is_told(make) -> None:
     assert (engines.asked, news) == ([("10.0.0.1", 8000)], [POOL])
 
 
-async def test_failure_is_told_once_and_tried_until_it_works(make) -> None:
+async def test_failure_is_reported_once_and_retried_until_it_works(make) -> None:
     unreachable = KVPoolProblem.UNREACHABLE
     engines, news = Engines(unreachable, unreachable, unreachable, FOUND), []
     reader = make(engines, news.append)
@@ -96,7 +96,7 @@ async def test_new_start_of_an_engine_is_read_anew_and_the_old_one_forgotten(mak
     await until(lambda: reader.known(POOL) == {"b": FOUND})
 
 
-async def test_what_is_wanted_no_more_is_not_tried_any_more(make) -> None:
+async def test_withdrawn_request_is_not_retried(make) -> None:
     engines = Engines(KVPoolProblem.TIMEOUT)
     reader = make(engines)
     reader.want(POOL, (wanted("a"),))
@@ -146,7 +146,7 @@ async def test_engine_that_hangs_delays_no_one_who_asks(make) -> None:
     assert (reader.known(POOL), reader.known(OTHER)) == ({}, {})
 
 
-async def test_fault_of_ours_is_a_failure_and_tried_again(make) -> None:
+async def test_internal_error_is_a_failure_and_retried(make) -> None:
     reader = make(Engines(RuntimeError("boom"), FOUND))
     reader.want(POOL, (wanted("a"),))
     await until(lambda: reader.known(POOL) == {"a": FOUND})
@@ -165,7 +165,7 @@ async def test_cycle_goes_on_while_an_engine_hangs_and_a_reading_makes_another_o
         assert len(world.snapshots) == 2
 
 
-async def test_pool_that_is_gone_is_not_read_any_more(make) -> None:
+async def test_deleted_pool_is_no_longer_read(make) -> None:
     world = World(planner=lambda _: Plan(wanted=(wanted("a"),)))
     reader = make(Engines(KVPoolProblem.TIMEOUT))
     pools = Pools(replace(world.shared, readers=Readers(reader)))

@@ -33,7 +33,7 @@ def test_a_finished_creation_is_not_entangled() -> None:
     assert is_entangled(live(entry(SCALE, {"f:spec": {"f:replicas": {}, "f:template": {}}})))
 
 
-def test_after_the_first_step_alone_everything_passes_to_the_main_manager_but_the_number() -> None:
+def test_main_manager_takes_over_all_but_the_replicas_after_the_first_step() -> None:
     whole = {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:replicas": {}, "f:template": {"f:x": {}}}}
     found = disentangled(live(entry(SCALE, whole)))
     rest = {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:template": {"f:x": {}}}}
@@ -52,7 +52,7 @@ def test_what_others_own_elsewhere_stays_theirs() -> None:
     assert found["controller"] == {"f:spec": ports}
 
 
-def test_a_manager_that_owns_nothing_any_more_is_left_out() -> None:
+def test_manager_that_owns_nothing_is_left_out() -> None:
     before = live(entry("kubectl", {"f:spec": {"f:ports": {}}}, "Update"), entry(MAIN, {}), kind="Service")
     assert fields_of(taken_over(before, [("spec",)])) == {MAIN: {"f:spec": {"f:ports": {}}}}
 

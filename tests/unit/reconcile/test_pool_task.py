@@ -151,8 +151,9 @@ async def test_wakes_during_a_cycle_lead_to_exactly_one_more():
         assert world.task.cycles == 2
 
 
+@pytest.mark.field_report("K02")
 @pytest.mark.parametrize("live", [None, pool(uid="another"), pool(deletionTimestamp="2026-01-01T00:00:00Z")])
-async def test_k02_a_pool_that_is_gone_leaving_or_replaced_ends_its_task_without_a_write(live):
+async def test_gone_or_replaced_pool_ends_its_task_without_a_write(live):
     world = World(planner=nothing)
     async with world:
         await world.until(lambda: world.executor.statuses)
@@ -163,7 +164,8 @@ async def test_k02_a_pool_that_is_gone_leaving_or_replaced_ends_its_task_without
     assert world.events.forgotten == ["uid-p"]
 
 
-async def test_k18_transient_errors_are_tried_again_with_growing_delays(caplog):
+@pytest.mark.field_report("K18")
+async def test_transient_errors_are_retried_with_growing_delays(caplog):
     caplog.set_level(logging.WARNING)
     errors = [Transient("overloaded", status=503), Transient("overloaded", status=503)]
     async with World(planner=nothing, script=errors) as world:
@@ -172,7 +174,8 @@ async def test_k18_transient_errors_are_tried_again_with_growing_delays(caplog):
     assert [record.getMessage().split(";")[0] for record in caplog.records] == ["overloaded (HTTP 503)"] * 2
 
 
-async def test_k18_a_fault_of_ours_is_logged_and_told_in_the_status_and_stops_nobody(caplog):
+@pytest.mark.field_report("K18")
+async def test_internal_error_is_logged_and_reported_and_stops_no_other_pool(caplog):
     answers = [KeyError("tiers"), Plan(status={"reason": "Ok"})]
     async with World(planner=lambda _: answers.pop(0)) as world:
         await world.until(lambda: len(world.executor.statuses) == 2)
@@ -182,7 +185,8 @@ async def test_k18_a_fault_of_ours_is_logged_and_told_in_the_status_and_stops_no
     assert (record.pool_namespace, record.pool) == ("llm", "p")
 
 
-async def test_k18_backing_off_grows_to_the_limit_and_only_a_change_of_the_pool_cuts_it_short():
+@pytest.mark.field_report("K18")
+async def test_backoff_grows_to_its_limit_and_only_a_pool_change_ends_it():
     timing = Timing(resync=60, settle=0, gap=0, first_backoff=30, max_backoff=300)
     async with World(planner=lambda _: KeyError("x"), timing=timing) as world:
         await world.until(lambda: len(world.executor.statuses) == 1)
@@ -197,7 +201,7 @@ async def test_k18_backing_off_grows_to_the_limit_and_only_a_change_of_the_pool_
     assert delays[-1] >= 300 * 0.8
 
 
-async def test_a_missing_permission_is_said_in_the_log(caplog):
+async def test_missing_permission_is_logged(caplog):
     refused = Forbidden('cannot patch resource "reasoningpools/status"', status=403)
     async with World(planner=nothing, script=[refused]) as world:
         await world.until(lambda: world.executor.statuses)
@@ -213,10 +217,10 @@ async def test_a_namespace_that_is_being_deleted_is_no_question_of_rights(caplog
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_status_the_server_refuses_is_logged_as_a_fault_of_ours(caplog):
+async def test_rejected_status_is_logged_as_an_internal_error(caplog):
     async with World(planner=nothing, script=[Permanent("status.x: unknown", status=422)]) as world:
         await world.until(lambda: world.executor.statuses)
-    assert "refuses what the operator sends" in caplog.text
+    assert "rejects the operator's request" in caplog.text
 
 
 async def test_a_refusal_of_this_cycle_is_in_this_cycles_status():
@@ -241,7 +245,7 @@ async def test_refusals_are_forgotten_when_the_generation_changes():
         assert world.snapshots[-1].failures == ()
 
 
-async def test_logs_are_read_when_wanted_told_at_once_and_kept_while_the_pod_is_there():
+async def test_requested_logs_are_reported_at_once_and_kept_with_the_pod():
     live = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -274,7 +278,7 @@ async def test_events_of_the_plan_that_was_carried_out_are_not_lost_to_the_secon
         assert world.events.sent == [(note,)]
 
 
-async def test_without_leadership_nothing_is_told():
+async def test_nothing_is_reported_without_leadership():
     async with World(planner=nothing, script=[NotLeading()]) as world:
         await world.until(lambda: world.executor.plans)
         for _ in range(20):
@@ -308,7 +312,7 @@ async def test_only_a_status_that_somebody_else_wrote_is_worth_a_cycle():
         await world.until(lambda: world.task.cycles == before + 1)
 
 
-async def test_our_own_status_write_that_the_watch_shows_before_its_answer_is_no_news():
+async def test_own_status_write_seen_first_by_the_watch_wakes_nothing():
     async with World(planner=nothing, live=versioned(5, None)) as world:
         written = versioned(6, {"reason": "Ok"})
 

@@ -56,7 +56,7 @@ class QueueReader:
         pass
 
 
-async def test_requests_are_told_apart_by_their_kind():
+async def test_each_reader_gets_the_requests_of_its_kind():
     queues = QueueReader()
     readers = Readers(queues)
     request = QueueRequest(tier="chat")

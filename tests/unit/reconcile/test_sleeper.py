@@ -47,7 +47,7 @@ async def test_after_a_failure_only_the_clock_or_the_pool_itself_wakes():
     await slept(sleeper)
 
 
-async def test_what_children_told_before_the_snapshot_wakes_nobody_but_a_change_of_the_pool_does():
+async def test_children_seen_in_the_snapshot_wake_nothing_but_a_pool_change_does():
     sleeper = Sleeper(Timing(gap=0.0, settle=0.0))
     sleeper.wake(urgent=False)
     sleeper.children_seen()

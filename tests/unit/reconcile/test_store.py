@@ -45,7 +45,7 @@ def test_only_news_wakes_the_pool(store, told):
     assert told == [(POOL, "StatefulSet")]
 
 
-def test_the_answer_to_our_own_apply_is_no_news_and_neither_is_its_echo(store, told):
+def test_own_apply_does_not_wake_the_pool(store, told):
     live = stateful_set()
     store.upsert(live, notify=False)
     store.upsert(live)

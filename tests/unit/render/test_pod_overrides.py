@@ -206,13 +206,15 @@ FIELDS: list[tuple[str, dict[str, Any], Callable[[Pod], Any], Any]] = [
 ]
 
 
+@pytest.mark.field_report("U11")
 @pytest.mark.parametrize(("stated", "where", "expected"), [f[1:] for f in FIELDS], ids=[f[0] for f in FIELDS])
-def test_u11_every_field_reaches_the_pod(stated: dict[str, Any], where: Callable[[Pod], Any], expected: Any) -> None:
+def test_every_override_reaches_the_pod(stated: dict[str, Any], where: Callable[[Pod], Any], expected: Any) -> None:
     template = b.render(b.tier(overrides=stated))["spec"]["template"]
     assert where(template) == expected
 
 
-def test_u11_the_table_covers_every_field_of_the_overrides() -> None:
+@pytest.mark.field_report("U11")
+def test_table_covers_every_override_field() -> None:
     stated = {field for _, overrides, _, _ in FIELDS for field in overrides}
     assert stated == {str(field.alias) for field in PodOverrides.model_fields.values()}
 
@@ -247,7 +249,7 @@ def test_labels_that_selectors_rely_on_stay_with_a_warning(key: str) -> None:
     labels = b.render(tier)["spec"]["template"]["metadata"]["labels"]
     assert labels[key] != "mine"
     assert labels["app.kubernetes.io/part-of"] == "shop"
-    assert f"{key} is the operator's own" in b.warnings(tier)
+    assert f"{key} is set by the operator" in b.warnings(tier)
 
 
 def test_the_revision_annotation_cannot_be_overridden() -> None:
@@ -255,7 +257,7 @@ def test_the_revision_annotation_cannot_be_overridden() -> None:
     assert b.render(tier)["spec"]["template"]["metadata"]["annotations"][names.ANNOTATION_REVISION] != "mine"
 
 
-def test_a_volume_of_the_users_replaces_ours_by_name() -> None:
+def test_users_volume_replaces_the_generated_one_of_that_name() -> None:
     tier = b.tier(overrides={"volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "fast"}}]})
     (cache,) = [v for v in b.pod(tier)["volumes"] if v["name"] == "cache"]
     assert cache == {"name": "cache", "persistentVolumeClaim": {"claimName": "fast"}}

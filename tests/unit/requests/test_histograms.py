@@ -39,7 +39,7 @@ def test_lengths_stay_in_their_buckets() -> None:
     assert weights[(values > 10) & (values <= 100)].sum() == pytest.approx(20)
 
 
-def test_engines_of_a_page_are_one_and_models_are_told_apart() -> None:
+def test_engines_of_a_page_are_merged_and_models_kept_apart() -> None:
     text = page("a", "0", {"10.0": 1, "+Inf": 2}, 30) + page("a", "1", {"10.0": 3, "+Inf": 4}, 50)
     found = page_histograms(text + page("b", "0", {"10.0": 0, "+Inf": 0}, 0))
     assert found["a"][OUTPUT] == Histogram((10.0, inf), (4.0, 6.0), 80.0)
@@ -62,7 +62,7 @@ def test_names_escaped_for_openmetrics_are_known() -> None:
     assert page_histograms(PAGE.replace("\nvllm:", "\nvllm_")) == page_histograms(PAGE)
 
 
-def test_runs_beyond_the_last_bound_are_said() -> None:
+def test_runs_beyond_the_last_bound_are_reported() -> None:
     drawn = requests_of({OUTPUT: Histogram((100.0, inf), (50.0, 100.0), 12_000.0)})
     assert any("50.0 % of runs lie beyond the last bound of 100" in note for note in drawn.notes)
     assert drawn.prompt is None
@@ -72,15 +72,15 @@ def test_runs_beyond_the_last_bound_are_said() -> None:
     ("text", "words", "line"),
     [
         ("", f"has no histogram {OUTPUT}", None),
-        ("prompt_tokens,output_tokens\n1,2\n", "is no metrics page", 1),
-        ("# a comment\nup 1\nup one\n", "is no metrics page", 3),
-        ("<html><body>404</body></html>", "is no metrics page", 1),
+        ("prompt_tokens,output_tokens\n1,2\n", "is not a metrics page", 1),
+        ("# a comment\nup 1\nup one\n", "is not a metrics page", 3),
+        ("<html><body>404</body></html>", "is not a metrics page", 1),
         (page("a", "0", {"10.0": 1}, 1), "has no bucket le=", None),
-        (page("a", "0", {"10.0": 1, "+Inf": float("nan")}, 1), "counts that are no numbers", None),
-        (page("a", "0", {"x": 1, "+Inf": 1}, 1), "is no metrics page", None),
+        (page("a", "0", {"10.0": 1, "+Inf": float("nan")}, 1), "counts that are not numbers", None),
+        (page("a", "0", {"x": 1, "+Inf": 1}, 1), "is not a metrics page", None),
     ],
 )
-def test_what_is_no_page_is_told(text: str, words: str, line: int | None) -> None:
+def test_malformed_page_is_rejected(text: str, words: str, line: int | None) -> None:
     with pytest.raises(LogError, match=words) as caught:
         page_histograms(text)
     assert caught.value.line == line

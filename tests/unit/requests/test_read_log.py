@@ -144,7 +144,7 @@ HEAD = "prompt_tokens,output_tokens\n1,2\n"
         ("", None, "is empty"),
         ("\n\n", None, "is empty"),
         ("prompt_tokens,output_tokens\n", None, "only a header"),
-        ("a,b\n1,2\n", 1, "has no column of output tokens; its columns are 'a', 'b'"),
+        ("a,b\n1,2\n", 1, "has no column for output tokens; its columns are 'a', 'b'"),
         ("thinking_tokens\n1\n", 1, "answer tokens beside thinking tokens"),
         (HEAD + "3,-4\n", 3, "'-4': a number of tokens is not negative"),
         (HEAD + "3,nan\n", 3, "'nan', not a whole number"),
@@ -157,9 +157,9 @@ HEAD = "prompt_tokens,output_tokens\n1,2\n"
         (HEAD + "3,10000000\n", 3, "more than any model's context"),
         (HEAD + f"3,{'9' * 6000}\n", 3, "not a whole number"),
         (HEAD + f"3,{'9' * 1_100_000}\n", 3, "longer than 1 MiB"),
-        (HEAD + '"3,4\n', 3, "is no CSV"),
+        (HEAD + '"3,4\n', 3, "is not valid CSV"),
         (HEAD + "\0,4\n", 3, "zero bytes"),
-        (HEAD.encode() + b"\xff\xfe\x80", 3, "is no UTF-8 text"),
+        (HEAD.encode() + b"\xff\xfe\x80", 3, "is not UTF-8 text"),
         ("prompt_tokens,thinking_tokens,output_tokens\n1,1,2\n1,5,2\n", 3, "more thinking tokens (5) than output"),
         ("time,output_tokens\nyesterday,2\n", 2, "neither a number nor a date"),
         ("time,output_tokens\n5,2\n2024-01-01,2\n", 3, "the times before it are numbers"),
@@ -169,14 +169,14 @@ HEAD = "prompt_tokens,output_tokens\n1,2\n"
         ('{"output_tokens": 1}\n{"output_tokens": "x"}\n', 2, "is 'x', not a whole number"),
         ('{"output_tokens": true}\n', 1, "is True"),
         ('{"output_tokens": NaN}\n', 1, "nan, not a whole number"),
-        ('{"output_tokens": 1}\n{"output_tok\n', 2, "is no JSON"),
-        ('{"output_tokens": 1}\n[1]\n', 2, "is no JSON object"),
+        ('{"output_tokens": 1}\n{"output_tok\n', 2, "is not valid JSON"),
+        ('{"output_tokens": 1}\n[1]\n', 2, "is not a JSON object"),
         ('[{"output_tokens": 1}]\n', 1, "is a JSON list"),
-        ('{"a":' * 100_000, 1, "is no JSON"),
+        ('{"a":' * 100_000, 1, "is not valid JSON"),
         ("output_tokens,effort\n" + "".join(f"1,e{n}\n" for n in range(70)), 66, "more than 64 different values"),
     ],
 )
-def test_what_is_no_log_is_one_line_with_its_place(body: str | bytes, line: int | None, words: str) -> None:
+def test_malformed_log_is_one_line_with_its_place(body: str | bytes, line: int | None, words: str) -> None:
     with pytest.raises(LogError) as caught:
         read(body)
     assert words in str(caught.value)
@@ -197,7 +197,7 @@ def test_gzip_that_ends_early_tells_the_line_it_got_to() -> None:
     assert 5_000 < caught.value.line < 15_000
 
 
-def test_damaged_gzip_is_told() -> None:
+def test_damaged_gzip_is_reported() -> None:
     body = bytearray(gzip.compress(b"output_tokens\n5\n6\n"))
     body[-8] ^= 1  # of the checksum
     with pytest.raises(LogError, match="damaged"):

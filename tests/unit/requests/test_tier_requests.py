@@ -27,10 +27,10 @@ def test_efforts_of_the_log_are_taken_by_name_and_others_left_out() -> None:
     found = requests(log([5, 6, 7], effort=names("high", "max", "low"), thinking=[1, 1, 1]), LOW, HIGH)
     assert found.effort.tolist() == [1, 0]
     assert found.told_efforts
-    assert any("1 requests of efforts that the tier has not ('max')" in note for note in found.notes)
+    assert any("1 requests of efforts the tier does not define ('max')" in note for note in found.notes)
 
 
-def test_efforts_that_are_not_told_apart_follow_length_and_share() -> None:
+def test_unrecorded_efforts_follow_length_and_share() -> None:
     found = requests(log([900, 10, 20, 30], prompt=[1, 2, 3, 4]), HIGH, LOW)
     assert found.effort.tolist() == [0, 1, 1, 1]
     assert not found.told_efforts
@@ -42,7 +42,7 @@ def test_stated_shares_win_over_the_tiers() -> None:
     assert found.effort.tolist() == [1, 0, 0, 1]
 
 
-def test_output_alone_is_split_as_the_budgets_are_and_this_is_said() -> None:
+def test_output_alone_is_split_like_the_budgets_with_a_note() -> None:
     found = requests(log([150]), effort("high", 1000, 500))
     assert (found.thinking[0], found.answer[0]) == (100, 50)
     assert any("output is split in the proportion of the budgets" in note for note in found.notes)
@@ -71,21 +71,21 @@ def test_other_tiers_of_the_log_are_left_out() -> None:
         requests(log([5], tier=names("chat")), LOW)
 
 
-def test_log_of_other_efforts_only_is_told() -> None:
+def test_log_of_other_efforts_only_is_reported() -> None:
     with pytest.raises(CapacityError, match="no request of an effort of tier reasoning"):
         requests(log([5], effort=names("max")), LOW, HIGH)
 
 
-def test_share_of_an_effort_that_is_not_there_is_told() -> None:
+def test_share_of_an_unknown_effort_is_rejected() -> None:
     with pytest.raises(CapacityError, match="has no effort 'max'"):
         requests(log([5, 6]), LOW, HIGH, shares={"max": 1})
 
 
 def test_shares_of_what_the_log_tells_itself_are_refused() -> None:
     told = log([5, 6], effort=names("low", "high"), thinking=[1, 2])
-    with pytest.raises(CapacityError, match="tells efforts apart itself"):
+    with pytest.raises(CapacityError, match="already has an effort column"):
         requests(told, LOW, HIGH, shares={"low": 1.0})
-    with pytest.raises(CapacityError, match="tells thinking from answers itself"):
+    with pytest.raises(CapacityError, match="already tells thinking from answers"):
         requests(told, LOW, HIGH, thinking_share=0.5)
 
 
@@ -103,7 +103,7 @@ def test_percentiles_of_drawn_lengths_are_the_stated_ones() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1,2", "3,2,1", "0,1,2", "a,b,c", "1,2,3,4", "1,2,99999999", "1.5,2,3"])
-def test_what_are_no_percentiles_is_told(text: str) -> None:
+def test_malformed_percentiles_are_rejected(text: str) -> None:
     with pytest.raises(CapacityError, match="is not p50,p90,p99"):
         parse_percentiles(text)
 
@@ -119,7 +119,7 @@ def test_stated_distributions_by_effort_fall_back_on_the_tier() -> None:
     assert mixed.share(0) == pytest.approx(50 / 75)
 
 
-def test_whole_budgets_are_assumed_and_said_where_nothing_is_known() -> None:
+def test_whole_budgets_are_assumed_with_a_note_where_nothing_is_known() -> None:
     found = stated_requests((LOW, HIGH), {}, {}, None)
     assert set(found.output.tolist()) == {200, 1500}
     assert any("effort low, high uses its whole budget" in note for note in found.notes)
@@ -138,7 +138,7 @@ def test_whole_budgets_are_assumed_and_said_where_nothing_is_known() -> None:
         ),
     ],
 )
-def test_distributions_that_do_not_fit_the_tier_are_told(output, prompt, shares, words) -> None:
+def test_distributions_that_do_not_fit_the_tier_are_rejected(output, prompt, shares, words) -> None:
     with pytest.raises(CapacityError, match=words):
         stated_requests((LOW, HIGH), output, prompt, shares)
 

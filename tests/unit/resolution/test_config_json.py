@@ -81,5 +81,5 @@ def test_a_quantization_that_is_not_understood_is_a_warning_that_names_it(stored
         {"quant_algo": "FP8"},
     ],
 )
-def test_a_quantization_that_is_understood_is_no_warning(stored: object) -> None:
+def test_known_quantization_gives_no_warning(stored: object) -> None:
     assert findings(json.dumps(CONFIG | {"quantization_config": stored})) == ([], [])

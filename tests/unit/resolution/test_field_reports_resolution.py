@@ -39,7 +39,8 @@ def usable(found: EffectivePool, index: int = 0) -> int:
     return sizing.usable_kv_tokens
 
 
-def test_s06_fp8_kv_below_compute_capability_8_9_is_refused_and_auto_is_bf16() -> None:
+@pytest.mark.field_report("S06")
+def test_fp8_kv_below_compute_capability_8_9_is_rejected_and_auto_is_bf16() -> None:
     refused = resolved(pool(model=SMALL, accelerator=A100, engine={"kvCacheDType": "FP8"}))
     (error,) = refused.errors
     assert (error.path, error.reason) == ("spec.engine.kvCacheDType", Reason.KV_DTYPE_UNSUPPORTED)
@@ -49,7 +50,8 @@ def test_s06_fp8_kv_below_compute_capability_8_9_is_refused_and_auto_is_bf16() -
     assert not any("fp8" in argument for argument in arguments(unset))
 
 
-def test_s08_fp8_kv_on_ampere_works_by_explicit_opt_in_with_a_warning_and_twice_the_tokens() -> None:
+@pytest.mark.field_report("S08")
+def test_fp8_kv_on_ampere_needs_opt_in_warns_and_doubles_the_tokens() -> None:
     engine = {"kvCacheDType": "FP8", "allowUnverifiedKVCacheDType": True, "kvCacheMemory": "10Gi"}
     opted = resolved(pool(model=SMALL, accelerator=A100, engine=engine))
     assert opted.errors == ()
@@ -60,7 +62,8 @@ def test_s08_fp8_kv_on_ampere_works_by_explicit_opt_in_with_a_warning_and_twice_
     assert usable(opted) + block == 2 * (usable(bf16) + block), "the null block aside, exactly double"
 
 
-def test_s09_one_tier_may_override_the_kv_dtype() -> None:
+@pytest.mark.field_report("S09")
+def test_one_tier_may_override_the_kv_dtype() -> None:
     body = pool(
         engine={"kvCacheDType": "FP8"},
         tiers=[tier("deep", engine={"kvCacheDType": "BF16"}), tier("wide")],
@@ -74,7 +77,8 @@ def test_s09_one_tier_may_override_the_kv_dtype() -> None:
     assert [size.kv_bytes_per_token for size in sizes if isinstance(size, SizingPlan)] == [262_144, 131_072]
 
 
-def test_s11_devices_that_cannot_share_the_heads_are_refused_with_those_that_can() -> None:
+@pytest.mark.field_report("S11")
+def test_gpu_count_that_does_not_divide_the_heads_names_valid_ones() -> None:
     config = (
         '{"model_type": "llama", "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40,'
         ' "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 8192}'
@@ -85,7 +89,8 @@ def test_s11_devices_that_cannot_share_the_heads_are_refused_with_those_that_can
     assert "1, 2, 4, 5" in error.message
 
 
-def test_s13_utilization_that_leaves_no_room_for_graphs_is_warned_about_and_not_changed() -> None:
+@pytest.mark.field_report("S13")
+def test_utilization_without_room_for_graphs_warns_and_is_kept() -> None:
     t4 = {"custom": {"memory": "15770Mi", "computeCapability": "7.5"}, "perReplica": 2}
     body = pool(model=SMALL, accelerator=t4, engine={"memoryUtilizationPercent": 95})
     found = resolved(body)
@@ -94,22 +99,25 @@ def test_s13_utilization_that_leaves_no_room_for_graphs_is_warned_about_and_not_
     assert "leaves" not in texts(resolved(changed(body, "spec.engine", {"memoryUtilizationPercent": 90})).warnings)
 
 
-def test_k18_contradiction_found_only_in_code_is_an_error_with_both_numbers() -> None:
+@pytest.mark.field_report("K18")
+def test_contradiction_past_the_schema_is_an_error_with_both_numbers() -> None:
     (error,) = resolved(pool(tiers=[tier(maxModelLen=100)])).errors
     assert error.path == "spec.tiers[0].maxModelLen"
     assert "100 tokens" in error.message
     assert "9216" in error.message
 
 
-def test_r04_version_comes_from_the_field_the_tag_or_is_said_to_be_unknown() -> None:
+@pytest.mark.field_report("R04")
+def test_engine_version_comes_from_field_or_tag_or_is_unknown() -> None:
     assert resolved(pool(engine={"version": "0.17.1"})).tiers[0].engine.version == (0, 17, 1)
     assert resolved(pool(engine={"image": "registry:5000/vllm:v0.18.0"})).tiers[0].engine.version == (0, 18, 0)
     for image in ("vllm/vllm-openai:latest", "vllm/vllm-openai", "vllm@sha256:" + "a" * 64, "registry:5000/vllm"):
         unknown = resolved(pool(engine={"image": image}))
         assert unknown.tiers[0].engine.version is None, image
-        assert "does not tell vLLM's version" in texts(unknown.warnings)
+        assert "does not name vLLM's version" in texts(unknown.warnings)
 
 
+@pytest.mark.field_report("R18")
 @pytest.mark.parametrize(
     ("tiers", "warned"),
     [
@@ -120,7 +128,7 @@ def test_r04_version_comes_from_the_field_the_tag_or_is_said_to_be_unknown() -> 
         ([tier(replicas=None) | {"scaling": {"minReplicas": 1, "maxReplicas": 3}}], True),
     ],
 )
-def test_r18_shared_cache_claim_is_warned_about_where_several_replicas_use_it(
+def test_cache_claim_shared_by_several_replicas_warns(
     tiers: list[Any],
     warned: bool,  # noqa: FBT001 - a table
 ) -> None:
@@ -131,15 +139,16 @@ def test_r18_shared_cache_claim_is_warned_about_where_several_replicas_use_it(
     assert "ReadWriteMany" not in texts(resolved(own).warnings)
 
 
+@pytest.mark.field_report("U02")
 @pytest.mark.parametrize(
     ("version", "parser", "severity", "words"),
     [
         ("0.8.5", "qwen3", "errors", "0.9"),
         ("0.9.0", "qwen3", "errors", None),
-        ("0.9.0", "qwen33", "warnings", "'qwen33' is none of the parsers"),
+        ("0.9.0", "qwen33", "warnings", "'qwen33' is not a parser"),
     ],
 )
-def test_u02_parser_that_this_engine_does_not_have(version: str, parser: str, severity: str, words: str | None) -> None:
+def test_parser_unknown_to_the_engine_version(version: str, parser: str, severity: str, words: str | None) -> None:
     body = pool(model={"id": "Qwen/Qwen3-8B", "parsers": {"reasoning": parser}}, engine={"version": version})
     found = texts(getattr(resolved(body), severity))
     if words is None:
@@ -149,7 +158,8 @@ def test_u02_parser_that_this_engine_does_not_have(version: str, parser: str, se
         assert words in found
 
 
-def test_u03_chat_tier_has_thinking_off_and_never_a_parser_that_swallows_the_answer() -> None:
+@pytest.mark.field_report("U03")
+def test_chat_tier_never_gets_a_parser_that_swallows_the_answer() -> None:
     found = resolved(pool(model=SMALL, tiers=[chat_tier()]))
     rendered = arguments(found)
     assert '--default-chat-template-kwargs={"enable_thinking":false}' in rendered
@@ -160,32 +170,37 @@ def test_u03_chat_tier_has_thinking_off_and_never_a_parser_that_swallows_the_ans
     assert "models use the parser qwen3" in texts(mismatch.warnings)
 
 
-def test_u05_thinking_budget_below_the_floor_is_warned_about() -> None:
+@pytest.mark.field_report("U05")
+def test_thinking_budget_below_the_floor_warns() -> None:
     efforts = [{"name": "medium", "thinkingTokens": 512, "answerTokens": 512}]
     assert "below 1024" in texts(resolved(pool(tiers=[tier(efforts=efforts)])).warnings)
     assert "below 1024" not in texts(resolved(pool()).warnings)
 
 
-def test_u08_parser_that_cannot_be_turned_off_is_said_to_stay_on() -> None:
+@pytest.mark.field_report("U08")
+def test_parser_that_cannot_be_turned_off_is_reported() -> None:
     off = {"id": "openai/gpt-oss-20b", "parsers": {"reasoning": "none"}}
     found = resolved(pool(model=off, tiers=[chat_tier()]))
-    assert "none does not turn it off" in texts(found.warnings)
+    assert "none does not turn that off" in texts(found.warnings)
     assert not any("reasoning-parser" in argument for argument in arguments(found))
 
 
-def test_x02_development_mode_is_warned_about() -> None:
+@pytest.mark.field_report("X02")
+def test_development_mode_warns() -> None:
     container = {"name": "engine", "env": [{"name": "VLLM_SERVER_DEV_MODE", "value": "1"}]}
     found = resolved(pool(tiers=[tier(podOverrides={"containers": [container]})]))
     assert "opens control endpoints that the API key does not protect" in texts(found.warnings)
 
 
-def test_x05_service_account_must_be_allowed_by_the_operators_settings() -> None:
+@pytest.mark.field_report("X05")
+def test_service_account_must_be_allowed_by_the_operators_settings() -> None:
     body = pool(tiers=[tier(podOverrides={"serviceAccountName": "cluster-admin-sa"})])
     (error,) = resolved(body).errors
     assert error.path == "spec.tiers[0].podOverrides.serviceAccountName"
     assert resolved(body, "cluster-admin-sa").errors == ()
 
 
+@pytest.mark.field_report("X05")
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -196,7 +211,7 @@ def test_x05_service_account_must_be_allowed_by_the_operators_settings() -> None
         {"hostPID": True},
     ],
 )
-def test_x05_what_gives_rights_on_the_node_is_no_field_at_all(overrides: dict[str, Any]) -> None:
+def test_no_field_grants_rights_on_the_node(overrides: dict[str, Any]) -> None:
     from reasoningpool.api.resource import SpecError
 
     with pytest.raises(SpecError, match="unknown field"):
@@ -212,7 +227,7 @@ def test_model_and_accelerator_overrides_replace_whole_so_that_nothing_leaks() -
     assert (chat.served_name, chat.quantization) == ("llama-3.1-8b-instruct", None)
 
 
-def test_tier_engine_is_merged_field_by_field_and_errors_name_where_they_were_written() -> None:
+def test_tier_engine_is_merged_by_field_and_errors_name_the_writing_path() -> None:
     body = pool(
         engine={"memoryUtilizationPercent": 80, "extraArgs": ["--disable-log-requests"]},
         tiers=[tier(engine={"extraArgs": ["--port=1"]}), chat_tier()],

@@ -100,7 +100,7 @@ def test_a_chat_template_is_not_spelt_out() -> None:
     assert "chat-template" in text
 
 
-def test_what_the_server_filled_in_is_no_change() -> None:
+def test_server_defaults_are_not_a_change() -> None:
     tier = engine(env=[{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}])
     old = as_live(b.render(tier))
     new = b.render(tier, b.sizing_plan(max_num_seqs=8))["spec"]["template"]

@@ -395,7 +395,7 @@ def intent(*corrections: str, tier: dict[str, Any] | None = None, **changes: Any
     ],
     ids=str,
 )
-def test_what_says_nothing_about_pods_is_no_intent(changes: dict[str, Any]) -> None:
+def test_fields_unrelated_to_pods_do_not_change_the_intent(changes: dict[str, Any]) -> None:
     assert intent(**changes) == intent()
 
 
@@ -432,7 +432,7 @@ def test_revision_of_reads_the_pods_annotation() -> None:
     assert revision_of({"spec": {"template": {}}}) == ""
 
 
-def test_a_tiers_name_is_no_part_of_what_it_runs() -> None:
+def test_tier_name_does_not_change_the_revision() -> None:
     assert run_revision(replace(b.tier(), name="other"), b.sizing_plan()) == run_revision(b.tier(), b.sizing_plan())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reasoningpool.capacity.plan import TierCapacity, plan_tier
 from reasoningpool.requests.tier_requests import TierRequests
-from reasoningpool.simulation.replica_speed import measure
+from reasoningpool.simulation.replica_speed import simulate_times
 from reasoningpool.simulation.replicas import Objectives
 from reasoningpool.simulation.traffic import Traffic
 from reasoningpool.sizing import DoesNotFit, SizingInput
@@ -71,11 +71,11 @@ def test_fewest_replicas_are_found() -> None:
     """One fewer than the answer does not keep the objective."""
     wanted = 45
     found = planned(32, wanting(first=wanted))
-    fewer = measure(found.service, found.traffic, rate=32, replicas=found.answer.replicas - 1)
+    fewer = simulate_times(found.service, found.traffic, rate=32, replicas=found.answer.replicas - 1)
     assert np.quantile(fewer.first_answer_token, 0.9) > wanted
 
 
-def test_objective_below_what_an_idle_replica_takes_is_out_of_reach_and_says_which_thinking_would_keep_it() -> None:
+def test_unreachable_objective_suggests_a_thinking_budget() -> None:
     found = planned(4, wanting(first=5))
     (objective,) = found.answer.objectives
     assert not objective.reachable
@@ -95,7 +95,7 @@ def test_time_per_output_token_counts_the_prompts_that_get_between() -> None:
     assert found.efforts[-1].per_token.p90 > step[1]
 
 
-def test_prompts_are_computed_with_the_templates_tokens_and_without_the_shared_prefix() -> None:
+def test_prompts_include_the_chat_template_and_skip_the_shared_prefix() -> None:
     prompt = drawn().prompt[0]
     alone = planned(template_overhead_tokens=32).service
     shared = planned(template_overhead_tokens=32, shared_prefix_tokens=64).service

@@ -73,7 +73,7 @@ EFFORTS: Final = (
 
 
 def sizing_input(**changes: Any) -> SizingInput:
-    """The design's example: Qwen3-32B-FP8 on one H100 with three efforts and an fp8 KV cache."""
+    """The example of docs/sizing-concurrency.md: Qwen3-32B-FP8 on one H100 with three efforts and an fp8 KV cache."""
     fields: dict[str, Any] = {
         "accelerator": accelerator("H100-SXM-80GB"),
         "tensor_parallel_size": 1,

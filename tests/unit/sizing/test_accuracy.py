@@ -160,7 +160,7 @@ def test_models_are_found_by_the_names_people_write(written: str, name: str) -> 
 
 
 @pytest.mark.parametrize("written", ["32B FP16 dense (name not given)", "Qwen3", "8B", "", "my-model", "qwen3-80b"])
-def test_what_is_no_known_model_is_not_guessed(written: str) -> None:
+def test_unknown_model_is_not_guessed(written: str) -> None:
     assert known.find(written) is None
 
 

@@ -25,7 +25,7 @@ def test_more_sequences_are_never_preempted_less() -> None:
 
 
 def test_throughput_rises_while_nothing_is_preempted_and_falls_once_much_is() -> None:
-    """On a GPU recomputing a run costs about two thirds of a request's engine time (design 2.2)."""
+    """On a GPU recomputing a run costs about two thirds of a request's engine time."""
     points = throughput_curve(sizing_input())
     free = [point.output_tokens_per_second for point in points if point.preemptions_per_request == 0]
     assert free == sorted(free)
@@ -43,7 +43,7 @@ def test_one_sequence_takes_its_decode_and_its_prefill() -> None:
     assert 1000 / one.output_tokens_per_second == pytest.approx(decode + 8192 / 13_000, rel=0.05)
 
 
-def test_a_shared_prefix_is_not_computed_again_for_every_request() -> None:
+def test_shared_prefix_raises_the_throughput() -> None:
     (alone,) = throughput_curve(sizing_input(), [10])
     (shared,) = throughput_curve(sizing_input(shared_prefix_tokens=8000), [10])
     assert shared.output_tokens_per_second > alone.output_tokens_per_second

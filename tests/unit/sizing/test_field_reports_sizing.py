@@ -51,13 +51,15 @@ def beside_weights_and_kv(weights_gib: float) -> float:
     return (shares.requested - shares.weights - shares.pool) / GIB
 
 
-def test_s01_the_reserve_grows_with_the_weights_of_a_gpu() -> None:
+@pytest.mark.field_report("S01")
+def test_reserve_grows_with_the_weights_per_gpu() -> None:
     small, large = beside_weights_and_kv(10), beside_weights_and_kv(60)
     assert large >= 2.3 + 0.05 * 60 - 0.01
     assert large > small >= 2.3 + 0.05 * 10 - 0.01
 
 
-def test_s01_the_derived_length_fits_the_pool() -> None:
+@pytest.mark.field_report("S01")
+def test_derived_length_fits_the_kv_pool() -> None:
     found = planned(
         geometry=Geometry.from_config(DENSE_LARGE),
         accelerator=accelerator("H100-NVL-94GB"),
@@ -70,8 +72,9 @@ def test_s01_the_derived_length_fits_the_pool() -> None:
     assert found.max_model_len * found.kv_bytes_per_token <= 0.92 * memory - 60 * GIB - 5.3 * GIB
 
 
+@pytest.mark.field_report("S02")
 @pytest.mark.parametrize("ranks", [1, 2, 8])
-def test_s02_latent_kv_is_not_divided_by_the_number_of_gpus(ranks: int) -> None:
+def test_latent_kv_is_not_divided_by_the_number_of_gpus(ranks: int) -> None:
     config = dense_config(
         model_type="deepseek_v3",
         num_hidden_layers=61,
@@ -91,13 +94,15 @@ def test_s02_latent_kv_is_not_divided_by_the_number_of_gpus(ranks: int) -> None:
     assert found.kv_bytes_per_token == 61 * (512 + 64) == 35_136
 
 
+@pytest.mark.field_report("S02")
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
-def test_s02_grouped_query_kv_is_divided(ranks: int) -> None:
+def test_grouped_query_kv_is_divided(ranks: int) -> None:
     found = planned(tensor_parallel_size=ranks)
     assert found.kv_bytes_per_token == 131_072 // ranks
 
 
-def test_s04_the_number_of_sequences_is_derived_and_its_sampler_memory_reserved() -> None:
+@pytest.mark.field_report("S04")
+def test_max_num_seqs_is_derived_and_sampler_memory_reserved() -> None:
     config = dense_config(
         model_type="qwen2",
         hidden_size=5120,
@@ -130,7 +135,8 @@ def test_s04_the_number_of_sequences_is_derived_and_its_sampler_memory_reserved(
     assert "maxNumSeqs 1,024 exceeds the derived" in former.warnings[0].message
 
 
-def test_s05_a_hybrid_never_gets_the_engines_default_number() -> None:
+@pytest.mark.field_report("S05")
+def test_hybrid_never_gets_the_engines_default_max_num_seqs() -> None:
     found = planned(
         geometry=geometry("Qwen/Qwen3.5-27B-FP8"), efforts=(effort("chat", prompt=3000, thinking=0, answer=1000),)
     )
@@ -141,7 +147,8 @@ def test_s05_a_hybrid_never_gets_the_engines_default_number() -> None:
     assert found.max_num_seqs * states <= found.num_blocks - 1
 
 
-def test_s05_the_cap_of_hybrids_holds_where_memory_would_allow_more() -> None:
+@pytest.mark.field_report("S05")
+def test_cap_for_hybrids_holds_where_memory_allows_more() -> None:
     found = planned(
         geometry=geometry("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"),
         accelerator=custom_gpu(2000),
@@ -150,7 +157,8 @@ def test_s05_the_cap_of_hybrids_holds_where_memory_would_allow_more() -> None:
     assert (found.max_num_seqs, found.limited_by) == (512, Limit.ENGINE_CAP)
 
 
-def test_s05_more_sequences_than_state_blocks_are_answered_before_the_engine_refuses() -> None:
+@pytest.mark.field_report("S05")
+def test_more_sequences_than_state_blocks_are_rejected_before_start() -> None:
     answer = unfit(
         geometry=geometry("Qwen/Qwen3.5-27B-FP8"),
         efforts=(effort("chat", prompt=3000, thinking=0, answer=1000),),
@@ -161,14 +169,16 @@ def test_s05_more_sequences_than_state_blocks_are_answered_before_the_engine_ref
     assert isinstance(plan(answer.changes[0].inputs), SizingPlan)
 
 
-def test_s05_state_slots_are_named_where_they_are_the_larger_part() -> None:
+@pytest.mark.field_report("S05")
+def test_state_slots_are_named_where_they_dominate() -> None:
     found = planned(
         geometry=geometry("Qwen/Qwen3.5-27B-FP8"), efforts=(effort("chat", prompt=500, thinking=0, answer=100),)
     )
     assert found.limited_by is Limit.STATE_SLOTS
 
 
-def test_s06_auto_below_compute_capability_8_9_doubles_the_bytes_of_fp8() -> None:
+@pytest.mark.field_report("S06")
+def test_auto_below_compute_capability_8_9_takes_twice_the_bytes_of_fp8() -> None:
     old = {"accelerator": custom_gpu(80, capability=(8, 6)), "geometry": geometry("Qwen/Qwen3-8B")}
     auto = planned(**old, kv_cache_dtype=KVCacheDType.AUTO)
     fp8 = planned(**old, kv_cache_dtype=KVCacheDType.FP8)
@@ -176,7 +186,8 @@ def test_s06_auto_below_compute_capability_8_9_doubles_the_bytes_of_fp8() -> Non
     assert auto.kv_bytes_per_token == 2 * fp8.kv_bytes_per_token
 
 
-def test_s08_an_opted_in_fp8_pool_holds_exactly_twice_the_tokens() -> None:
+@pytest.mark.field_report("S08")
+def test_opted_in_fp8_pool_holds_exactly_twice_the_tokens() -> None:
     base = {
         "accelerator": accelerator("A100-SXM-80GB"),
         "geometry": geometry("Qwen/Qwen3-8B"),
@@ -186,7 +197,8 @@ def test_s08_an_opted_in_fp8_pool_holds_exactly_twice_the_tokens() -> None:
     assert fp8.num_blocks == 2 * bf16.num_blocks + (40 * GIB // fp8.bytes_per_block) % 2
 
 
-def test_s09_one_tier_in_bf16_beside_one_in_fp8() -> None:
+@pytest.mark.field_report("S09")
+def test_bf16_tier_beside_an_fp8_tier() -> None:
     deep = planned(kv_cache_dtype=KVCacheDType.BF16, geometry=geometry("Qwen/Qwen3-8B-FP8"))
     chat = planned(kv_cache_dtype=KVCacheDType.FP8, geometry=geometry("Qwen/Qwen3-8B-FP8"))
     assert deep.kv_bytes_per_token == 2 * chat.kv_bytes_per_token
@@ -194,14 +206,16 @@ def test_s09_one_tier_in_bf16_beside_one_in_fp8() -> None:
     assert deep.max_model_len == chat.max_model_len
 
 
-def test_s11_a_size_that_does_not_divide_the_heads_lists_those_that_do() -> None:
+@pytest.mark.field_report("S11")
+def test_gpu_count_that_does_not_divide_the_heads_lists_valid_ones() -> None:
     config = dense_config(hidden_size=5120, num_attention_heads=40, num_key_value_heads=8, head_dim=128)
     with pytest.raises(SizingError, match=r"40 attention heads evenly; up to 6 these can: 1, 2, 4, 5") as caught:
         plan(sizing_input(geometry=Geometry.from_config(config), tensor_parallel_size=6))
     assert caught.value.attribute == "tensor_parallel_size"
 
 
-def test_s13_low_headroom_is_warned_of_and_nothing_lowered_silently() -> None:
+@pytest.mark.field_report("S13")
+def test_low_headroom_warns_and_changes_nothing() -> None:
     found = planned(
         accelerator=custom_gpu(15.77, capability=(7, 5), product="T4"),
         tensor_parallel_size=2,
@@ -214,7 +228,8 @@ def test_s13_low_headroom_is_warned_of_and_nothing_lowered_silently() -> None:
     assert found.kv_pool_bytes > 0
 
 
-def test_s14_the_length_comes_from_the_budgets_not_from_the_models_maximum() -> None:
+@pytest.mark.field_report("S14")
+def test_max_model_len_comes_from_the_budgets_not_the_model() -> None:
     entry = find_model("moonshotai/Kimi-K2-Thinking")
     assert entry is not None
     assert entry.native_context_tokens == 262_144
@@ -229,7 +244,8 @@ def test_s14_the_length_comes_from_the_budgets_not_from_the_models_maximum() -> 
     assert found.max_model_len * found.kv_bytes_per_token <= found.kv_pool_bytes
 
 
-def test_s14_budgets_that_need_the_whole_context_are_answered_with_what_fits() -> None:
+@pytest.mark.field_report("S14")
+def test_budgets_beyond_the_kv_pool_suggest_what_fits() -> None:
     answer = unfit(
         geometry=geometry("moonshotai/Kimi-K2-Thinking"),
         accelerator=accelerator("H100-SXM-80GB"),

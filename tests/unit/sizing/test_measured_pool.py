@@ -57,7 +57,7 @@ def test_nonsense_is_refused(blocks: int, size: int) -> None:
 
 @LAW
 @given(blocks=st.integers(2, 60_000), more=st.integers(0, 10_000))
-def test_larger_measured_pool_never_fewer_sequences_and_never_more_than_the_model_gives(blocks: int, more: int) -> None:
+def test_larger_measured_kv_pool_never_lowers_max_num_seqs(blocks: int, more: int) -> None:
     inputs = sizing_input()
     model = plan(inputs)
     small, large = measured(inputs, blocks, 16), measured(inputs, blocks + more, 16)

@@ -1,4 +1,4 @@
-"""The whole calculation: the design's example, explicit values, the CPU, times, words, and budgets that do not fit."""
+"""The whole calculation: the worked example, explicit values, the CPU, times, words, and budgets that do not fit."""
 
 import re
 from dataclasses import fields, replace
@@ -126,7 +126,7 @@ def test_the_cpu_takes_its_stated_pool() -> None:
     assert found.startup_budget_seconds == 600
 
 
-def test_the_cpu_without_a_pool_is_told_which_field_to_set() -> None:
+def test_cpu_without_a_kv_pool_names_the_field_to_set() -> None:
     with pytest.raises(SizingError, match="kvCacheMemory: 4Gi") as caught:
         plan(sizing_input(**(CPU_TIER | {"kv_cache_memory_bytes": None})))
     assert caught.value.attribute == "kv_cache_memory_bytes"
@@ -425,12 +425,12 @@ def test_a_batch_no_smaller_than_needed_where_the_default_is_too_large() -> None
 
 
 @pytest.mark.parametrize("gib", [1, 2, 4])
-def test_a_tiny_gpu_is_told_what_is_needed_in_all(gib: int) -> None:
+def test_tiny_gpu_reports_the_memory_needed(gib: int) -> None:
     answer = unfit(accelerator=custom_gpu(gib))
     assert answer.needed > 32 * GIB
     assert answer.available < gib * GIB
     assert not answer.changes
-    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed in all", answer.suggestions[0])
+    (needed,) = re.findall(r"([\d.]+) GiB per GPU are needed with", answer.suggestions[0])
     assert float(needed) == pytest.approx(answer.needed / GIB, abs=0.01)
 
 

@@ -112,7 +112,7 @@ def test_the_number_at_a_risk_is_the_simulations_to_one(
 
 
 def simulated_share(*, pool: int, limit: int) -> float:
-    """The design's example: 8,192 prompt tokens and three efforts."""
+    """The example of docs/sizing-concurrency.md: 8,192 prompt tokens and three efforts."""
     scheduler = Scheduler(LOADS["three efforts, long prompts"](), pool=pool, limit=limit)
     return scheduler.run(3000).preempted_share
 

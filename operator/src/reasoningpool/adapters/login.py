@@ -118,14 +118,14 @@ async def _from_kubeconfig(path: str | None, context: str | None) -> tuple[ApiCl
         raise NoCluster(message) from error
     except Exception as error:
         # The client reads the file without looking whether its parts are what they should be.
-        message = f"no cluster: {tried} is no usable kubeconfig ({type(error).__name__}: {_line(error)})"
+        message = f"no cluster: {tried} is not a usable kubeconfig ({type(error).__name__}: {_line(error)})"
         raise NoCluster(message) from error
 
 
 def _check_server(host: str) -> None:
     url = urllib.parse.urlsplit(host)
     if url.scheme not in {"http", "https"} or not url.hostname:
-        message = f"its server {host!r} is no http or https URL"
+        message = f"its server {host!r} is not an http or https URL"
         raise kube_config.ConfigException(message)
 
 

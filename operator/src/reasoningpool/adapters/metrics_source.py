@@ -81,7 +81,7 @@ class PrometheusSource:
                 except CapacityError as error:
                     raise SourceError(f"{metric} of model {model!r} {error}") from None
         if not any(OUTPUT in metrics for metrics in found.values()):
-            raise SourceError(f"knows no {OUTPUT} in the last {self._window}")
+            raise SourceError(f"has no {OUTPUT} in the last {self._window}")
         return found
 
     def peak_rate(self, model: str) -> float | None:
@@ -99,7 +99,7 @@ class PrometheusSource:
         try:
             rows = [(row["metric"], float(row["value"][1])) for row in answer]
         except (KeyError, TypeError, ValueError, IndexError):
-            raise SourceError("does not answer as Prometheus does") from None
+            raise SourceError("does not answer like Prometheus") from None
         return [(labels, value) for labels, value in rows if isfinite(value)]
 
 
@@ -122,7 +122,7 @@ def _reached(ask: Callable[[], _T]) -> _T:
     except requests.exceptions.ConnectionError:
         raise SourceError("cannot be reached") from None
     except PrometheusApiClientException as error:
-        raise SourceError(f"refuses the query: {str(error)[:200]}") from None
+        raise SourceError(f"rejected the query: {str(error)[:200]}") from None
     except (requests.exceptions.RequestException, ValueError, KeyError) as error:
         raise SourceError(f"does not answer as expected: {type(error).__name__}") from None
 
@@ -139,7 +139,7 @@ def is_address(text: str) -> bool:
         parts = urlsplit(text)
         well_formed = bool(parts.hostname) and parts.port != 0  # reading the port checks it
     except ValueError as error:
-        raise SourceError(f"is no valid address: {error}") from None
+        raise SourceError(f"is not a valid address: {error}") from None
     if not well_formed:
-        raise SourceError("is no valid address: it names no host or port")
+        raise SourceError("is not a valid address: it names no host or port")
     return True

@@ -23,7 +23,7 @@ class ConditionType(StrEnum):
         return member
 
     READY = ("Ready", "every replica serves what the spec says")
-    ACCEPTED = ("Accepted", "the spec makes sense")
+    ACCEPTED = ("Accepted", "the spec is valid")
     SIZED = ("Sized", "the budgets fit the accelerators")
     WORKLOADS_READY = ("WorkloadsReady", "every replica runs what the spec says and serves")
     SIZING_VERIFIED = (
@@ -91,7 +91,7 @@ class Reason(StrEnum):
     PODS_REFUSED = (
         "PodsRefused",
         ReasonGroup.FAILURE,
-        "quota, LimitRange, PriorityClass, Pod Security or a policy refuses the pods",
+        "quota, LimitRange, PriorityClass, Pod Security or a policy rejects the pods",
         "what the message advises; retried within 17 minutes, or at once after `kubectl annotate sts NAME retry=1`",
     )
     IMAGE_PULL_FAILED = (
@@ -121,7 +121,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = (
         "OutOfMemory",
         ReasonGroup.FAILURE,
-        "the device's or the host's memory did not suffice",
+        "the device or the host ran out of memory",
         "as the message says: `engine.memoryUtilizationPercent`, or the container's memory limit",
     )
     KV_CACHE_TOO_SMALL = (
@@ -133,7 +133,7 @@ class Reason(StrEnum):
     BAD_ARGUMENT = (
         "BadArgument",
         ReasonGroup.FAILURE,
-        "vLLM refuses an argument",
+        "vLLM rejects an argument",
         "`engine.extraArgs`, `model.parsers`, `engine.version`",
     )
     DTYPE_UNSUPPORTED = (
@@ -163,7 +163,7 @@ class Reason(StrEnum):
     APPLY_FAILED = (
         "ApplyFailed",
         ReasonGroup.FAILURE,
-        "the API server refuses an object of the pool",
+        "the API server rejects an object of the pool",
         "the message quotes it: a missing permission, or a field",
     )
     GATEWAY_NOT_STARTING = (
@@ -252,7 +252,7 @@ class Reason(StrEnum):
     METRIC_MISSING = (
         "MetricMissing",
         ReasonGroup.OTHER,
-        "an engine's metrics page does not tell the size of its KV pool: as above",
+        "an engine's metrics page does not give the size of its KV pool: as above",
     )
     NOT_VERIFIED = ("NotVerified", ReasonGroup.OTHER, "no ready replica has been read yet")
     NOT_ENFORCEABLE = (
@@ -263,7 +263,7 @@ class Reason(StrEnum):
     RECONCILE_ERROR = (
         "ReconcileError",
         ReasonGroup.OTHER,
-        "the operator itself failed on this pool: report it with the operator's log; everything runs on",
+        "internal error on this pool: report it with the operator's log; pods keep running",
     )
     WORKLOAD_CREATED = ("WorkloadCreated", ReasonGroup.OTHER, "event: a StatefulSet was created")
     ROLLOUT_STARTED = ("RolloutStarted", ReasonGroup.OTHER, "event: pods are about to be replaced, and what changed")

@@ -33,7 +33,7 @@ APP_NAME: Final = "vllm"
 
 LABEL_POOL: Final = f"{GROUP}/pool"
 LABEL_TIER: Final = f"{GROUP}/tier"
-# On pods only and never in the StatefulSet's selector: taking it off takes a pod out of routing (design 5).
+# On pods only and never in the StatefulSet's selector: taking it off takes a pod out of routing.
 LABEL_ROUTABLE: Final = f"{GROUP}/routable"
 
 # On the gateway's pods, which carry none of the engines' labels: the value is the pool's name.

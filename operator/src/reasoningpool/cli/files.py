@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
             value = f"{node.value!r:.60}" if isinstance(node, yaml.ScalarNode) else "this collection"
             raise yaml.constructor.ConstructorError(
-                None, None, f"{value} is no value of the type {kind}", node.start_mark
+                None, None, f"{value} is not a value of type {kind}", node.start_mark
             ) from None
 
 
@@ -125,7 +125,7 @@ def read_pools(path: str) -> tuple[PoolFile, ...]:
     for document in documents:
         if not isinstance(document.body, Mapping):
             wrong.append(
-                f"{shown}:{document.root.start_mark.line + 1}: is no Kubernetes object, but {_kind(document.body)}"
+                f"{shown}:{document.root.start_mark.line + 1}: is not a Kubernetes object but {_kind(document.body)}"
             )
             continue
         if not _is_pool(document.body):
@@ -191,7 +191,7 @@ def _text(path: str) -> tuple[str, str]:
     except OSError as error:
         raise FileError((f"{shown}: cannot be read: {error.strerror}",)) from None
     except UnicodeDecodeError as error:
-        raise FileError((f"{shown}: is no UTF-8 text: {error.reason} at byte {error.start}",)) from None
+        raise FileError((f"{shown}: is not UTF-8 text: {error.reason} at byte {error.start}",)) from None
 
 
 def _documents(shown: str, text: str) -> list[Document]:
@@ -201,9 +201,9 @@ def _documents(shown: str, text: str) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise FileError((f"{shown}:{line}: is no YAML: {error.problem or error.context}",)) from None
+        raise FileError((f"{shown}:{line}: is not valid YAML: {error.problem or error.context}",)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise FileError((f"{shown}: is no YAML: {error}",)) from None
+        raise FileError((f"{shown}: is not valid YAML: {error}",)) from None
     kept = [root for root in roots if not (isinstance(root, yaml.ScalarNode) and root.tag.endswith(":null"))]
     return [Document(shown, root, body) for root, body in zip(kept, bodies, strict=False)]
 

@@ -127,7 +127,7 @@ class Geometry:
             letters=layers.feed_forward_kinds,
         )  # fmt: skip
         if not any(kind.is_full or kind is LayerKind.SLIDING for kind in layers.kinds):
-            message = "no layer keeps KV; state engine.kvCacheMemory and tiers[].maxNumSeqs"
+            message = "no layer keeps KV; set engine.kvCacheMemory and tiers[].maxNumSeqs"
             raise GeometryError(message, field=_layers_key(reader))
         return cls(
             family=reader.text("model_type", default="unknown"),

@@ -132,7 +132,7 @@ def _letters(pattern: object) -> Layers:
     letters = pattern.replace("|", "")
     odd = next((letter for letter in letters if letter not in _PATTERN_LETTERS), None)
     if odd is not None or not letters:
-        message = f"hybrid_override_pattern has {odd!r}; sized are M, * (attention), - and E (feed-forward)"
+        message = f"hybrid_override_pattern: unknown layer type {odd!r}; supported: M, * (attention), - and E (MLP)"
         raise GeometryError(message, field="hybrid_override_pattern")
     kinds = tuple(_PATTERN_LETTERS[letter] for letter in letters)
     return Layers(kinds=kinds, window=None, feed_forward_kinds=tuple(letters))
@@ -145,7 +145,7 @@ def _feed_forward_letters(named: tuple[str, ...]) -> tuple[str, ...]:
 def _named(named: tuple[str, ...], key: str) -> tuple[LayerKind, ...]:
     odd = next((name for name in named if name not in _NAMES), None)
     if odd is not None:
-        message = f"{key} names {odd[:40]!r}; sized are {', '.join(sorted(_NAMES))}"
+        message = f"{key}: unknown layer type {odd[:40]!r}; supported: {', '.join(sorted(_NAMES))}"
         raise GeometryError(message, field=key)
     return tuple(_NAMES[name] for name in named)
 
@@ -187,7 +187,7 @@ def _periodic(reader: ConfigReader, layers: int) -> tuple[LayerKind, ...] | None
     for key in ("mamba_d_state", "ssm_state_size", "mamba_num_heads", "conv_L_cache"):
         if reader.present(key):
             message = (
-                f"{key} tells of layers with a fixed state, but nothing says which: add layer_types, "
+                f"{key} implies layers with a fixed state but not which ones; add layer_types, "
                 "layers_block_type, hybrid_override_pattern or attn_layer_indices"
             )
             raise GeometryError(message, field=key)

@@ -133,7 +133,7 @@ def read_quantization(quantization: str | None, config: ConfigReader) -> Quantiz
         found = _NAMES.get(quantization.strip().lower())
         if found is None:
             known = ", ".join(sorted(name for name in _NAMES if name))
-            message = f"quantization {quantization[:40]!r} is not known; known are {known}"
+            message = f"quantization {quantization[:40]!r} is not supported; supported: {known}"
             raise GeometryError(message, field="quantization")
         if not stored.values:
             return Quantization(format=found)
@@ -269,7 +269,7 @@ def _pattern(entry: str, key: str) -> re.Pattern[str]:
             compiled = re.compile(expression)
     if compiled is None:
         message = (
-            f"{key} of the quantization has an expression that is not understood: {expression[:60]!r}; "
+            f"{key} of the quantization has an unsupported expression: {expression[:60]!r}; "
             "write the module names, or leave it out (its modules then count as quantized)"
         )
         raise GeometryError(message, field=key)

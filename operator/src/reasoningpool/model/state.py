@@ -98,7 +98,7 @@ def read_mixer(reader: ConfigReader) -> Mixer:
 def _ssm_bytes(reader: ConfigReader, default: str = "auto") -> int:
     name = reader.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default=default)
     if name not in _STATE_BYTES:
-        message = f"mamba_ssm_dtype is {name[:40]!r}; known are {', '.join(sorted(_STATE_BYTES))}"
+        message = f"mamba_ssm_dtype is {name[:40]!r}; supported: {', '.join(sorted(_STATE_BYTES))}"
         raise GeometryError(message, field="mamba_ssm_dtype")
     return _STATE_BYTES[name]
 

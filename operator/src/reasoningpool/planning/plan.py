@@ -92,7 +92,7 @@ def _requeue(outcome: PoolOutcome, states: dict[str, TierState]) -> float | None
 
 def plan_failure(snapshot: Snapshot, error: str, *, now: datetime) -> Plan:
     """The status after a fault of the operator itself: said in the resource, everything else left alone."""
-    message = f"the operator failed on this pool ({error}); please report it with the operator's log"
+    message = f"internal error in the operator ({error}); please report it with the operator's log"
     ready = cond.false(ConditionType.READY, Reason.RECONCILE_ERROR, message)
     event = _note(EventType.WARNING, Reason.RECONCILE_ERROR, message, "Reconcile")
     return Plan(status=_changed(snapshot, kept_status(snapshot, (ready,), now)), events=(event,))
@@ -153,9 +153,7 @@ def _removals(
     wanted = {ObjectKey.of(apply.manifest) for apply in applies}
     kept = {outcome.tier.name for outcome in outcomes if not outcome.manifests}
     return tuple(
-        Delete(
-            key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]), why="nothing in the spec asks for it any more"
-        )
+        Delete(key=ObjectKey.of(child), uid=str(child["metadata"]["uid"]), why="the spec no longer asks for it")
         for child in snapshot.children
         if KINDS.of(ObjectKey.of(child)).owned
         and ObjectKey.of(child) not in wanted

@@ -1,10 +1,10 @@
 """Pods that the StatefulSet controller leaves as they are for ever, and that therefore must be deleted for it.
 
 Two kinds. A pod of an old revision that does not serve: the controller may wait for it to become ready before it
-goes on (R06). And a pod without the claims its StatefulSet asks for: claim templates are immutable, so that a new
-one comes with a new StatefulSet that adopts the pods; but volumes of a pod are immutable too, and the controller
-does nothing else for a tier while it cannot bring a pod to its claims. A claim template that is taken away needs no
-help: the pod template changes with it, and the controller does not mind a volume too many.
+goes on (field report R06). And a pod without the claims its StatefulSet asks for: claim templates are immutable, so
+that a new one comes with a new StatefulSet that adopts the pods; but volumes of a pod are immutable too, and the
+controller does nothing else for a tier while it cannot bring a pod to its claims. A claim template that is taken away
+needs no help: the pod template changes with it, and the controller does not mind a volume too many.
 """
 
 from __future__ import annotations

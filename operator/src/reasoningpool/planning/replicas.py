@@ -45,5 +45,5 @@ def decide_replicas(tier: TierSpec, live: int | None) -> ReplicaDecision:
     return ReplicaDecision(
         desired=_INITIAL_REPLICAS if live is None else live,
         owned=False,
-        why="neither replicas nor scaling is set: the number is left to whoever scales the StatefulSet",
+        why="neither replicas nor scaling is set: the number is left to the StatefulSet's scaler",
     )

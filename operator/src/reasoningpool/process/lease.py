@@ -123,7 +123,7 @@ class Lease:
             await self._kube.put_lease({**lease, "spec": spec})
             log.info("leadership released")
         except KubeError as error:
-            log.warning("the Lease was not released; the next leader waits for its end: %s", error.message)
+            log.warning("the Lease was not released; the next leader waits until it expires: %s", error.message)
 
     async def _create(self) -> bool:
         meta = {"namespace": self._key.namespace, "name": self._key.name}

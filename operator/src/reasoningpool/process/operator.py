@@ -251,7 +251,7 @@ class Operator:
 
     def _live(self) -> State:
         dead = self._heartbeats.dead()
-        return State(good=False, text="nothing heard of " + ", ".join(dead)) if dead else State(good=True, text="ok")
+        return State(good=False, text="no events from " + ", ".join(dead)) if dead else State(good=True, text="ok")
 
     def _ready(self) -> State:
         if not self._leading:

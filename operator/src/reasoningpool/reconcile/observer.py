@@ -121,7 +121,7 @@ class Observer:
                     raise
         await self._compare_pools(drift)
         if drift.missed or drift.ghosts:
-            log.warning("watches had missed %d changes and %d deletions", drift.missed, drift.ghosts)
+            log.warning("watches missed %d changes and %d deletions", drift.missed, drift.ghosts)
         return drift
 
     # -- in full ---------------------------------------------------------------------------------------------------

@@ -105,12 +105,12 @@ class PoolTask:
             return
         version, status = seen
         if version > ours.version and status != ours.live:
-            self._log.info("the status was changed by somebody else")
+            self._log.info("the status was changed by someone else")
             self.wake(urgent=False)
 
     async def run(self) -> None:
         """Cycle until the pool is gone, or this is cancelled."""
-        self._log.info("looking after this pool")
+        self._log.info("reconciling this pool")
         try:
             await self._cycle_until_gone()
         finally:
@@ -129,7 +129,7 @@ class PoolTask:
                 self._log.info("the pool is gone")
                 return
             except NotLeading:
-                self._log.debug("not leading any more; nothing is written")
+                self._log.debug("no longer the leader; nothing is written")
                 delay = self._shared.timing.resync
             except KubeError as error:
                 delay = self._sleeper.back_off(error.retry_after)
@@ -146,7 +146,7 @@ class PoolTask:
         elif isinstance(error, Forbidden):
             self._log.error("%s; grant it to the operator's service account. Next try in %.0f s", error.message, delay)
         elif isinstance(error, Permanent):
-            self._log.error("the API server refuses what the operator sends: %s. Next try in %.0f s", error, delay)
+            self._log.error("the API server rejects the operator's request: %s. Next try in %.0f s", error, delay)
         else:
             self._log.warning("%s (HTTP %s); next try in %.1f s", error.message, error.status or "-", delay)
 
@@ -267,6 +267,6 @@ class PoolTask:
             await self._apply_status(pool, plan.status)
             await self._send_events(pool, plan.events)
         except (KubeError, Gone, NotLeading) as also:
-            self._log.debug("the failure could not be put into the status: %r", also)
+            self._log.debug("the failure could not be written to the status: %r", also)
         except Exception:  # noqa: BLE001 - this is the last resort already
-            self._log.exception("the failure could not be put into the status")
+            self._log.exception("the failure could not be written to the status")

@@ -98,4 +98,4 @@ class Pools:
             del self._tasks[name]
             self._shapes.pop(name, None)
         if not runner.cancelled() and (error := runner.exception()) is not None:
-            log.error("the task of pool %s/%s died", *name, exc_info=error)
+            log.error("the task of pool %s/%s ended unexpectedly", *name, exc_info=error)

@@ -99,7 +99,7 @@ def choose(names: Iterable[str], stated: Mapping[Role, str]) -> Columns:
             best[role], found[role] = rank, name
     if Role.OUTPUT not in found and Role.ANSWER not in found:
         what = "answer tokens beside thinking tokens" if Role.THINKING in found else "output tokens"
-        raise CapacityError(f"has no column of {what}; {_listed(present)}; name it with --column output=NAME")
+        raise CapacityError(f"has no column for {what}; {_listed(present)}; name it with --column output=NAME")
     return Columns({role: found[role] for role in Role if role in found})
 
 

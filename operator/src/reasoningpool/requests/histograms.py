@@ -59,7 +59,7 @@ class Histogram:
         if not bounds or bounds[-1] != inf:
             raise CapacityError('has no bucket le="+Inf"')
         if any(not isfinite(count) or count < 0 for count in (*counts, total)):
-            raise CapacityError("has counts that are no numbers")
+            raise CapacityError("has counts that are not numbers")
         # Engines whose histograms have different bounds leave dents when their counts are added up.
         counts = tuple(accumulate(counts, max))
         return cls(bounds, counts, total)
@@ -106,7 +106,7 @@ def page_histograms(text: str) -> dict[str, dict[str, Histogram]]:
             if family.name in {PROMPT, OUTPUT}:
                 _add(family, sums)
     except (ValueError, KeyError, IndexError, RecursionError) as error:
-        raise LogError(f"is no metrics page: {error!s:.120}", line=_bad_line(text)) from None
+        raise LogError(f"is not a metrics page: {error!s:.120}", line=_bad_line(text)) from None
     if not any(metric == OUTPUT for _, metric in sums):
         raise LogError(f"has no histogram {OUTPUT}: save the /metrics page of a vLLM server that has served requests")
     found: dict[str, dict[str, Histogram]] = {}

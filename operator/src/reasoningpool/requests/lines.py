@@ -55,9 +55,9 @@ class Lines(Iterable[str]):
                 text = raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 where = f"{error.reason} at byte {error.start + 1}"
-                raise LogError(f"is no UTF-8 text: {where}", line=self.number) from None
+                raise LogError(f"is not UTF-8 text: {where}", line=self.number) from None
             if "\0" in text:
-                raise LogError("is no text: it holds zero bytes", line=self.number)
+                raise LogError("is not text: it contains zero bytes", line=self.number)
             yield text
 
 

@@ -55,7 +55,7 @@ def _read_csv(first: str, lines: Lines, stated: Mapping[Role, str], unit: TimeUn
     try:
         header = [name.strip() for name in next(rows)]
     except csv.Error as error:
-        raise LogError(f"is no CSV: {error}", line=lines.number) from None
+        raise LogError(f"is not valid CSV: {error}", line=lines.number) from None
     columns = _chosen(header, stated, start)
     collector = Collector(columns, unit)
     places = {role: header.index(name) for role, name in columns.of.items()}
@@ -72,7 +72,7 @@ def _csv_rows(rows: Iterator[list[str]], width: int, lines: Lines) -> Iterator[t
             elif row:
                 raise LogError(f"has {len(row)} fields, the header has {width}", line=lines.number)
     except csv.Error as error:
-        raise LogError(f"is no CSV: {error}", line=lines.number) from None
+        raise LogError(f"is not valid CSV: {error}", line=lines.number) from None
 
 
 def _chosen(names: Iterable[str], stated: Mapping[Role, str], line: int) -> Columns:
@@ -105,9 +105,9 @@ def _objects(first: str, lines: Lines) -> Iterator[tuple[int, Mapping[str, Any]]
             body = from_json(line)  # nearly three times as fast as the standard library's
         except ValueError as error:
             what = str(error).replace(" line 1 column ", " character ")
-            raise LogError(f"is no JSON: {what}", line=lines.number) from None
+            raise LogError(f"is not valid JSON: {what}", line=lines.number) from None
         if not isinstance(body, dict):
-            raise LogError("is no JSON object", line=lines.number)
+            raise LogError("is not a JSON object", line=lines.number)
         yield lines.number, body
 
 

@@ -114,7 +114,7 @@ def tier_requests(log: RequestLog, tier: str, efforts: tuple[Effort, ...], optio
     budgets = np.array([(e.thinking_tokens, e.answer_tokens) for e in efforts])[effort]
     if log.thinking is not None:
         if options.thinking_share is not None:
-            raise CapacityError("tells thinking from answers itself: leave out the stated share of thinking")
+            raise CapacityError("already tells thinking from answers; drop --thinking-share")
         thinking = log.thinking
     else:
         share = budgets[:, 0] / budgets.sum(axis=1)
@@ -127,7 +127,7 @@ def tier_requests(log: RequestLog, tier: str, efforts: tuple[Effort, ...], optio
                 if options.thinking_share is None
                 else f"at {100 * options.thinking_share:g} % (--thinking-share)"
             )
-            notes.append(f"thinking is not told from answers: output is split {how}")
+            notes.append(f"thinking and answers are not recorded separately: output is split {how}")
     prompts = log.prompt
     if prompts is None:
         prompts = np.array([e.prompt_tokens for e in efforts])[effort]
@@ -181,7 +181,7 @@ def _with_efforts(
         raise CapacityError(f"tier {tier} has no effort {unknown[0]!r}; it has {_listed([e.name for e in efforts])}")
     if log.effort is not None:
         if options.shares and log.weights is None:
-            raise CapacityError("tells efforts apart itself: leave out the stated shares")
+            raise CapacityError("already has an effort column; drop --effort-share")
         return _by_name(log, log.effort, tier, efforts, notes)
     if len(efforts) == 1:
         return log, np.zeros(len(log), dtype=np.intp), True
@@ -191,7 +191,7 @@ def _with_efforts(
     if shares.sum() <= 0:
         raise CapacityError("the shares of the efforts are all 0")
     words = ", ".join(f"{e.name} {100 * s / shares.sum():.0f} %" for e, s in zip(efforts, shares, strict=True))
-    notes.append(f"efforts are not told apart: the shortest runs are given to the smallest budgets ({words})")
+    notes.append(f"efforts are not recorded: the shortest runs are given to the smallest budgets ({words})")
     return log, _by_length(log, efforts, shares / shares.sum()), False
 
 
@@ -207,7 +207,7 @@ def _by_name(
         raise CapacityError(f"holds no request of an effort of tier {tier} ({own}); it has {_listed(column.values)}")
     if not known.all():
         others = _listed([value for value in column.values if value not in index_of])
-        notes.append(f"{int((~known).sum()):,} requests of efforts that the tier has not ({others}) are left out")
+        notes.append(f"{int((~known).sum()):,} requests of efforts the tier does not define ({others}) are left out")
     return log.rows(known), effort[known], True
 
 

@@ -84,7 +84,7 @@ def resolve_engine(
     if version is None:
         merged.written("version", findings).warning(
             merged.path("version"),
-            f"the tag of image {image} does not tell vLLM's version, so the arguments of"
+            f"the tag of image {image} does not name vLLM's version, so the arguments of"
             f" {defaults.ENGINE_IMAGE.rpartition(':')[2]} are assumed: set engine.version",
         )
     extra = spec.extra_args or ()
@@ -149,7 +149,7 @@ def _kv_cache_dtype(merged: MergedEngine, accelerator: EffectiveAccelerator, fin
     else:
         written.error(
             path,
-            f"{wanted} needs compute capability {_dotted(FP8_FROM_CAPABILITY)} or newer, which {shown} has not:"
+            f"{wanted} needs compute capability {_dotted(FP8_FROM_CAPABILITY)} or newer, which {shown} lacks:"
             " use BF16 or Auto, or set allowUnverifiedKVCacheDType",
             Reason.KV_DTYPE_UNSUPPORTED,
         )

@@ -88,10 +88,12 @@ def _config(spec: ModelSpec, path: str, entry: ModelEntry | None, findings: Find
     try:
         config = json.loads(spec.config_json, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        findings.error(f"{path}.configJSON", f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}")
+        findings.error(
+            f"{path}.configJSON", f"is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        )
         return None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
-        findings.error(f"{path}.configJSON", f"is no config.json: {error}")
+        findings.error(f"{path}.configJSON", f"is not a config.json: {error}")
         return None
     if not isinstance(config, dict):
         findings.error(
@@ -157,7 +159,9 @@ def _reasoning_parser(
         return None if quiet and not (entry and entry.parser_always_on) else own
     if stated == NO_PARSER:
         if entry and entry.parser_always_on:
-            findings.warning(path, f"vLLM parses the output of {entry.family} models always; none does not turn it off")
+            findings.warning(
+                path, f"vLLM always parses the output of {entry.family} models; none does not turn that off"
+            )
         return None
     if own is not None and stated != own:
         findings.warning(
@@ -178,7 +182,8 @@ def _checked(
     since = parser_since(kind, parser)
     if since is None:
         findings.warning(
-            path, f"{parser!r} is none of the parsers of the vLLM version this operator knows; a plugin may provide it"
+            path,
+            f"{parser!r} is not a parser of the vLLM version this operator was tested with; a plugin may provide it",
         )
     elif version is not None and version < since:
         findings.error(

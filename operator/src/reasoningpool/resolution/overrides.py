@@ -44,7 +44,7 @@ def check_overrides(
     if account is not None and account not in service_accounts:
         findings.error(
             f"{path}.serviceAccountName",
-            f"{account!r} is not among the service accounts this operator may hand out"
+            f"{account!r} is not a service account that pools may use"
             " (--allowed-service-account); by default pools use an account of their own without rights",
         )
     for at, container in _containers(overrides, path):
@@ -70,7 +70,7 @@ def _check_variables(container: ContainerOverride, path: str, findings: Findings
             use = f"set {field}" if field else "use valueFrom.secretKeyRef"
             findings.warning(
                 f"{path}.env[{index}].value",
-                f"{variable.name} looks like a secret, and whoever may read pools or pods reads it here: {use} instead",
+                f"{variable.name} looks like a secret that anyone who may read pools or pods can read: {use} instead",
             )
 
 

@@ -229,14 +229,14 @@ def _check_thinking(tier: TierSpec, known: KnownModel, path: str, findings: Find
         if entry is not None and entry.thinks_by_default and entry.thinking_switch is None:
             findings.warning(
                 f"{path}.workload",
-                f"{known.spec.id} thinks always and has no switch: its thinking counts against answerTokens",
+                f"{known.spec.id} always thinks; thinking cannot be turned off and counts against answerTokens",
             )
         return
     if 0 < budget < LEAST_THINKING_TOKENS:
         findings.warning(
             f"{path}.efforts",
             f"the largest thinking budget is {budget} tokens; below {LEAST_THINKING_TOKENS} most reasoning"
-            " models are cut in the middle of a thought",
+            " models are cut off mid-thought",
         )
     if budget == 0:
         findings.warning(f"{path}.efforts", "no effort of this Reasoning tier has thinkingTokens; use workload Chat")

@@ -84,7 +84,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class SimulatedTimes:
     """Simulated times in seconds, one entry per request that counts."""
 
     request: NDArray[np.intp]
@@ -97,7 +97,7 @@ class Measured:
         return len(self.request)
 
 
-def measure(service: Service, traffic: Traffic, *, rate: float, replicas: int) -> Measured:
+def simulate_times(service: Service, traffic: Traffic, *, rate: float, replicas: int) -> SimulatedTimes:
     """Times with so many replicas at this rate. Of many replicas a few are simulated with their share of the load."""
     group = max(1, min(replicas, _MOST_REPLICAS_SIMULATED, _MOST_SLOTS_SIMULATED // service.slots))
     parts = []
@@ -121,7 +121,7 @@ def measure(service: Service, traffic: Traffic, *, rate: float, replicas: int) -
             )
         )
     request, queue, first, end, per_token = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Measured(request=request, queue=queue, first_answer_token=first, end=end, per_token=per_token)
+    return SimulatedTimes(request=request, queue=queue, first_answer_token=first, end=end, per_token=per_token)
 
 
 def _step_seconds(inputs: SizingInput, slots: int) -> tuple[float, ...]:

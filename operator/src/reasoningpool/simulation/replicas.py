@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from reasoningpool.requests.distribution import weighted_quantiles
-from reasoningpool.simulation.replica_speed import Measured, Service, measure
+from reasoningpool.simulation.replica_speed import Service, SimulatedTimes, simulate_times
 from reasoningpool.simulation.traffic import Traffic
 
 # No plan runs replicas fuller than this: a forecast is never right to the percent, and waiting grows without
@@ -61,7 +61,7 @@ class Answer:
 
     replicas: int
     utilization: float
-    times: Measured
+    times: SimulatedTimes
     objectives: tuple[Objective, ...]
     by_load: int  # replicas that the load alone needs
     enough: bool  # False: even the most replicas the resource allows do not keep the objectives that can be kept
@@ -72,7 +72,7 @@ def replicas_for(service: Service, traffic: Traffic, rate: float, objectives: Ob
     least = max(1, ceil(rate / (service.requests_per_second * MOST_UTILIZATION) - 1e-9))
 
     def answer(replicas: int) -> Answer:
-        times = measure(service, traffic, rate=rate, replicas=replicas)
+        times = simulate_times(service, traffic, rate=rate, replicas=replicas)
         checked = _checked(service, times, objectives)
         return Answer(
             replicas=replicas,
@@ -105,7 +105,7 @@ def _fewest(answer: Callable[[int], Answer], least: int) -> Answer:
     return found
 
 
-def _checked(service: Service, times: Measured, wanted: Objectives) -> tuple[Objective, ...]:
+def _checked(service: Service, times: SimulatedTimes, wanted: Objectives) -> tuple[Objective, ...]:
     share = wanted.percentile / 100
     first_alone, step_alone = service.alone
     found = []

@@ -1,4 +1,4 @@
-"""The one calculation: from token budgets, model geometry and accelerator to the engine's limits (design section 2).
+"""The one calculation: from token budgets, model geometry and accelerator to the engine's limits (docs/sizing.md).
 
 Pure: no Kubernetes, no clock, no files. `plan` is the entry; `Geometry.from_config` reads a model.
 """

@@ -134,14 +134,17 @@ DRIVER_BYTES: Final = Constant(
 BANDWIDTH_SHARE: Final = Constant(0.7, "of the memory bandwidth", 0.5, 0.85, "reasoned; no GPU was measured")
 STEP_SECONDS_FIXED: Final = Constant(0.002, "seconds per step", 0.0005, 0.005, "reasoned; no GPU was measured")
 ALL_REDUCE_SECONDS: Final = Constant(20e-6, "seconds per layer and reduction, two per layer", 8e-6, 60e-6, "reasoned")
-CPU_TIME_PER_OUTPUT_TOKEN_MS: Final = 100.0  # design 2.3
+CPU_TIME_PER_OUTPUT_TOKEN_MS: Final = 100.0  # stand-in: a CPU serves tests, not load
 UNKNOWN_TIME_PER_OUTPUT_TOKEN_MS: Final = 50.0  # a custom accelerator without a stated bandwidth
 # Dense 16-bit tensor operations per byte of memory bandwidth, by compute capability: data-sheet figures of A100-80GB
 # (312 TFLOP/s, 2.0 TB/s), A10 (125, 0.6), L4 (121, 0.3), H100 and H200 (989, 3.35 and 4.8), B200 (2,250, 8); from
 # general knowledge, no data sheet was read. Products of one capability differ by up to 1.5 times.
 FLOP_PER_BYTE: Final = {(8, 0): 155.0, (8, 6): 205.0, (8, 9): 400.0, (9, 0): 250.0, (10, 0): 280.0, (10, 3): 280.0}
 FLOP_PER_BYTE_OTHER: Final = 200.0
-FP8_FROM_CAPABILITY: Final = (8, 9)  # Ada; below it kernels refuse e4m3 and nothing multiplies in FP8 (S06)
+FP8_FROM_CAPABILITY: Final = (
+    8,
+    9,
+)  # Ada; below it kernels refuse e4m3 and nothing multiplies in FP8 (field report S06)
 COMPUTE_SHARE: Final = Constant(0.5, "of the dense tensor rate in prefill", 0.3, 0.7, "reasoned; no GPU was measured")
 CPU_PREFILL_TOKENS_PER_S: Final = 1_000.0  # stand-in: a CPU serves tests, not load
 UNKNOWN_PREFILL_TOKENS_PER_S: Final = 5_000.0  # a custom accelerator without a stated bandwidth
@@ -156,7 +159,7 @@ PREEMPTED_SHARE_SEEN: Final = (0.5, 1.6)  # simulated over expected, outermost 5
 LEAST_THINKING_TOKENS: Final = 1_024
 DRAIN_MARGIN_S: Final = 10  # prefill of a request admitted just before the signal
 MIN_SHUTDOWN_TIMEOUT_S: Final = 15
-GRACE_MARGIN_S: Final = 15  # design 2.3: between shutdown timeout and the kill
+GRACE_MARGIN_S: Final = 15  # between shutdown timeout and the kill
 
 LOAD_BANDWIDTH_BYTES_PER_S: Final = 250e6  # 2 Gbit/s, a slow hub download; stated by the user where known
 LOAD_MARGIN: Final = 1.5

@@ -107,7 +107,7 @@ def frame_of(inputs: SizingInput) -> tuple[Frame, EffortTokens | None]:
     native = inputs.geometry.native_context_tokens
     stated = inputs.max_model_len
     if stated is not None and stated > native:
-        message = f"maxModelLen is {stated:,}; the engine refuses more than the model's native {native:,} tokens"
+        message = f"maxModelLen is {stated:,}; the engine allows at most the model's native {native:,} tokens"
         raise SizingError(message, attribute="max_model_len")
     efforts = effort_tokens(inputs, stated)
     longest = max(efforts, key=lambda effort: effort.footprint)
@@ -130,6 +130,6 @@ def _batched_tokens(inputs: SizingInput) -> int:
     if stated is None:
         return max(default_batched_tokens(inputs), sequences or 0)
     if sequences is not None and sequences > stated:
-        message = f"maxNumBatchedTokens is {stated:,}, below maxNumSeqs {sequences:,}; the engine refuses that"
+        message = f"maxNumBatchedTokens is {stated:,}, below maxNumSeqs {sequences:,}; the engine rejects that"
         raise SizingError(message, attribute="max_num_batched_tokens")
     return stated

@@ -1,4 +1,4 @@
-"""`plan`: the one calculation (design section 2), from budgets, geometry and accelerator to engine limits."""
+"""`plan`: the one calculation (docs/sizing.md), from budgets, geometry and accelerator to engine limits."""
 
 from __future__ import annotations
 

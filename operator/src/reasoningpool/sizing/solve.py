@@ -69,7 +69,7 @@ def shortfall(frame: Frame, too_long: EffortTokens | None, sequences: int) -> Sh
         what = f"the stated KV pool cannot hold one request of {frame.max_model_len:,} tokens (effort {name!r})"
         return Shortfall(what=what, needed=one, available=shares.pool, frame=frame)
     what = (
-        f"the weights and the engine's own memory leave too little for the KV of one request of "
+        f"the weights and the engine's own memory leave too little KV cache for one request of "
         f"{frame.max_model_len:,} tokens (effort {name!r})"
         if shares.pool > 0
         else "the weights and the engine's own memory leave nothing for KV"
@@ -83,7 +83,7 @@ def _state_slots(frame: Frame, shares: MemoryShares, sequences: int) -> Shortfal
     if not frame.layout.state_groups or sequences <= blocks:
         return None
     return Shortfall(
-        what=f"the pool has {blocks:,} state blocks, fewer than maxNumSeqs {sequences:,}; the engine refuses that",
+        what=f"the pool has {blocks:,} state blocks, fewer than maxNumSeqs {sequences:,}; the engine rejects that",
         needed=sequences * frame.layout.bytes_per_block,
         available=shares.pool,
         frame=frame,

@@ -31,7 +31,7 @@ class KVCacheDType(StrEnum):
 
 
 class ConcurrencyPolicy(StrEnum):
-    """How `max_num_seqs` is derived (design 2.2)."""
+    """How `max_num_seqs` is derived (docs/sizing-concurrency.md)."""
 
     WORST_CASE = "WorstCase"
     STATISTICAL = "Statistical"

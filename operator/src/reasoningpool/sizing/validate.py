@@ -63,8 +63,8 @@ def _memory(inputs: SizingInput) -> None:
     accelerator = inputs.accelerator
     if accelerator.memory_bytes is None and inputs.kv_cache_memory_bytes is None:
         message = (
-            f"{accelerator.product} has no memory of its own to take a share of: "
-            "state the KV pool, for example kvCacheMemory: 4Gi"
+            f"{accelerator.product} has no memory of its own to take a share of; "
+            "set the KV pool, for example kvCacheMemory: 4Gi"
         )
         raise SizingError(message, attribute="kv_cache_memory_bytes")
     sizes: tuple[tuple[SizingAttribute, int | None, str], ...] = (

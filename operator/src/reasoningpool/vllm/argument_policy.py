@@ -44,7 +44,7 @@ OWNED: Final = {
     "--host": "the address is fixed: probes, Services and routes use it",
 }
 
-_IN_THE_OPEN: Final = "secrets never go into arguments, which anybody who may read pods can see: set {} instead"
+_IN_THE_OPEN: Final = "arguments are visible to anyone who may read pods; set {} instead"
 _ENGINES: Final = "a replica is one engine: set replicas of the tier for more of them"
 _PARALLEL: Final = "the sizing knows tensor parallelism only (accelerator.perReplica)"
 _KV: Final = "it changes how much KV cache a request takes or the pool holds, which the sizing cannot see"

@@ -218,11 +218,11 @@ def _malformed(spelling: str) -> str | None:
 def _mistaken(spelling: str) -> str | None:
     """Why a flag that the parser does not know can only be a known one in a wrong spelling."""
     if spelling.startswith("---"):
-        return f"{_short(spelling)}: is no argument; the name of a flag follows one dash or two"
+        return f"{_short(spelling)}: is not an argument; a flag starts with one dash or two"
     name, dot, key = spelling.partition(".")
     lower = name.lower() + dot + key
     if lower != spelling and look_up(lower).flags:
-        return f"{_short(spelling)}: vLLM tells upper case from lower; {_instead(look_up(lower), lower)}"
+        return f"{_short(spelling)}: flags of vLLM are case-sensitive; {_instead(look_up(lower), lower)}"
     if spelling.startswith("--"):
         return None
     for end in range(len(spelling) - 1, 2, -1):
@@ -240,7 +240,10 @@ def _instead(match: Match, written: str) -> str:
 def _unknown(spelling: str) -> str:
     near = difflib.get_close_matches(_dashed(spelling), spellings(), n=1, cutoff=_NEAR)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{_short(spelling)}: no argument of the vLLM this operator knows{hint}; an engine without it does not start"
+    return (
+        f"{_short(spelling)}: not an argument of the vLLM version this operator was tested with{hint};"
+        " an engine without it does not start"
+    )
 
 
 def _stray(argument: str) -> str:

@@ -18,7 +18,7 @@ _WIDTH: Final = 110
 _MOST_CURVE_LINES: Final = 14
 _SHOWN_FROM: Final = 0.005
 _NO_OBJECTIVE: Final = (
-    f"no latency objective is stated (objectives.{FIRST_ANSWER}, objectives.{PER_TOKEN}): the replicas are for"
+    f"no latency objective is set (objectives.{FIRST_ANSWER}, objectives.{PER_TOKEN}): the replicas are for"
     " throughput alone"
 )
 

@@ -106,12 +106,12 @@ class _Number(click.ParamType[float]):
     "shares",
     multiple=True,
     type=_Keyed("EFFORT=PERCENT", _number(0, 1e6, "a share"), key_needed=True),
-    help="Share of requests of an effort, where the log does not tell; any scale. Default: the tier's sharePercent.",
+    help="Share of requests of an effort, if the log does not record it; any scale. Default: the tier's sharePercent.",
 )
 @click.option(
     "--thinking-share",
     type=_Number("PERCENT", 0, 100),
-    help="Part of the output that is thinking, where the log does not tell. Default: as the budgets are to each other.",
+    help="Part of the output that is thinking, if the log does not record it. Default: the ratio of the budgets.",
 )
 @click.option(
     "--column",
@@ -183,7 +183,7 @@ def _unique(pairs: tuple[tuple[str | None, Any], ...], option: str) -> dict[str 
     found: dict[str | None, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise click.UsageError(f"{option} is stated twice{f' for {key}' if key else ''}")
+            raise click.UsageError(f"{option} is given twice{f' for {key}' if key else ''}")
         found[key] = value
     return found
 

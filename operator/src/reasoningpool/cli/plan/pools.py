@@ -100,7 +100,7 @@ def _planned_tier(
         )
     rate, rate_notes = _rate(tier, log, requests, request, source)
     if not alone and log.tier is None and source.is_shared:
-        rate_notes.append("the lengths are not told apart by tier: each tier is planned for all of them (--tier picks)")
+        rate_notes.append("lengths are not recorded per tier: each tier is planned for all (--tier selects one)")
     try:
         answer = plan_tier(
             inputs,
@@ -148,7 +148,7 @@ def _rate(
     recorded = Traffic.of(requests).recorded_rate
     if recorded is None:
         raise click.UsageError(f"--rate is needed for tier {tier.name}: {_why_no_rate(requests)}")
-    return recorded, ["the rate is the log's own, in its busiest stretch"]
+    return recorded, ["the rate is the log's busiest stretch"]
 
 
 def _why_no_rate(requests: TierRequests) -> str:
@@ -156,5 +156,5 @@ def _why_no_rate(requests: TierRequests) -> str:
     if seconds is None:
         return "the lengths come without arrival times"
     if len(seconds) < LEAST_RECORDED:
-        return f"{len(seconds):,} arrivals in the log are too few to tell a rate, which takes {LEAST_RECORDED:,}"
+        return f"{len(seconds):,} arrivals in the log are too few for a rate; at least {LEAST_RECORDED:,}"
     return "all arrivals in the log are at the same time"

@@ -77,7 +77,7 @@ class Request:
             ("--time-unit", self.time_unit is not None, "--trace"),
         ):
             if used and source not in given:
-                raise click.UsageError(f"{option} goes with {source}, which is not stated")
+                raise click.UsageError(f"{option} goes with {source}, which is not given")
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Source:
         request = self.request
         if request.prometheus is not None:
             if not is_address(request.prometheus):
-                raise CapacityError("is no http:// or https:// address")
+                raise CapacityError("is not an http:// or https:// address")
             self._prometheus = PrometheusSource(request.prometheus, request.looks_back)
             return self._prometheus.histograms()
         assert request.metrics is not None  # the caller's case

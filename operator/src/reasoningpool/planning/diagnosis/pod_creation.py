@@ -11,7 +11,7 @@ from reasoningpool.planning.observations import PodCreationFailure
 
 MAX_MESSAGE: Final = 4096  # characters of an event that are looked at: whoever may create events may write it
 _MOST_TEXT: Final = 700  # characters of the API server's words shown
-_RETRY: Final = "the StatefulSet tries again by itself, 17 minutes after the last try at the latest"
+_RETRY: Final = "the StatefulSet retries by itself within 17 minutes"
 
 
 def _kind(pattern: str, advice: str) -> tuple[re.Pattern[str], str]:
@@ -23,16 +23,16 @@ def _kind(pattern: str, advice: str) -> tuple[re.Pattern[str], str]:
 _ADVICE: Final = (
     _kind(
         r"failed quota: (?P<name>[^:\s]{1,253}): must specify",
-        "quota {name} counts what the pod does not state: state it for the container named in podOverrides",
+        "quota {name} requires a value that the pod does not set; set it in podOverrides for the container named",
     ),
     _kind(
         r"exceeded quota: (?P<name>[^,\s]{1,253}), requested: (?P<what>[^\s=]{1,253})",
-        "raise quota {name} ({what}), free some of it, or ask for less: replicas, accelerator.perReplica, or the"
+        "raise quota {name} ({what}), free some of it, or request less: replicas, accelerator.perReplica, or the"
         " containers' resources in podOverrides",
     ),
     _kind(
         r"(?P<what>[a-z0-9./-]{1,64}) (usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim)",
-        "a LimitRange of the namespace does not allow this {what}: change the LimitRange, or the containers'"
+        "a LimitRange of the namespace rejects this {what}; change the LimitRange, or the containers'"
         " resources in podOverrides",
     ),
     _kind(
@@ -49,10 +49,10 @@ _ADVICE: Final = (
         "create the ServiceAccount, or name another one in podOverrides.serviceAccountName",
     ),
     _kind(r"RuntimeClass", "install that RuntimeClass, or change podOverrides.runtimeClassName"),
-    _kind(r"failed calling webhook", "an admission webhook of the cluster does not answer: its owner must mend it"),
+    _kind(r"failed calling webhook", "an admission webhook is not responding; ask its owner to fix it"),
     _kind(
         r"admission webhook|ValidatingAdmissionPolicy",
-        "a policy of the cluster refuses the pod: meet it with podOverrides, or ask whoever owns it",
+        "an admission policy rejects the pod; satisfy it through podOverrides, or ask the policy's owner",
     ),
     _kind(r"persistentvolumeclaims? ", "correct model.cache.claimTemplate, or what the message names"),
     _kind(r" is invalid: ", "correct the field that the message names, most likely in podOverrides"),

@@ -55,7 +55,8 @@ def diagnose(pod: LivePod, log: ContainerLog | None) -> Diagnosis | None:
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
         return Diagnosis(
             Reason.UNSCHEDULABLE,
-            f"pod {pod.name} is held by scheduling gates ({_gates(pod)}): whoever set them (Kueue, for one) lets it go",
+            f"pod {pod.name} is waiting for scheduling gates ({_gates(pod)}); it starts once their owner, for"
+            " example Kueue, removes them",
         )
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return _unschedulable(pod, str(scheduled.get("message", "")))
@@ -74,8 +75,8 @@ def diagnose_leaving(pod: LivePod, now: datetime) -> Diagnosis | None:
     node = _node(pod)
     return Diagnosis(
         Reason.NODE_LOST,
-        f"pod {pod.name} should have ended by {pod.body['metadata']['deletionTimestamp']} and node {node} does not say"
-        f" that it did; it is replaced once it is gone: see kubectl describe node {node}; if the machine is off for"
+        f"pod {pod.name} should have ended by {pod.body['metadata']['deletionTimestamp']}, but node {node} has not"
+        f" confirmed it; it is replaced once it is gone: see kubectl describe node {node}; if the machine is off for"
         f" good, kubectl delete node {node}, or kubectl delete pod {pod.name} --force",
     )
 
@@ -99,12 +100,13 @@ def _ended_by_node(pod: LivePod) -> Diagnosis:
         "the node cannot give it its devices: check the device plugin there"
         if reason.startswith(("UnexpectedAdmissionError", "OutOf"))
         else "if it happens again, request what the engine uses (ephemeral storage, memory) in podOverrides, so that"
-        " it is not the first to go"
+        " it is evicted last"
         if reason == "Evicted"
         else f"see kubectl describe node {_node(pod)}"
     )
     return Diagnosis(
-        Reason.EVICTED, f"pod {pod.name} was ended by node {_node(pod)} ({reason}: {message}) and is replaced; {advice}"
+        Reason.EVICTED,
+        f"pod {pod.name} was stopped by node {_node(pod)} ({reason}: {message}) and is replaced; {advice}",
     )
 
 
@@ -117,8 +119,8 @@ def _lost_node(pod: LivePod) -> Diagnosis | None:
     node = _node(pod)
     return Diagnosis(
         Reason.NODE_LOST,
-        f"pod {pod.name} was ready, and its node {node} does not report any more: see kubectl describe node {node}; the"
-        " pod is replaced when the node is back, or after the node was deleted",
+        f"pod {pod.name} was ready, but its node {node} stopped reporting: see kubectl describe node {node}; the pod is"
+        " replaced once the node is back or has been deleted",
     )
 
 
@@ -144,7 +146,7 @@ def _unschedulable(pod: LivePod, words: str) -> Diagnosis:
         advice = "check the claims that model.source, model.cache and podOverrides name, and their storage class"
         return Diagnosis(Reason.UNSCHEDULABLE, f"pod {pod.name} cannot be scheduled: {message}; {advice}")
     advice = (
-        f"larger nodes, or a smaller request of {plain[1]} for the engine container in podOverrides, would do"
+        f"use larger nodes, or lower the engine container's {plain[1]} request in podOverrides"
         if plain
         else "check the accelerator's node labels, tolerations and podOverrides"
     )
@@ -186,7 +188,7 @@ def _ended(where: str, ended: Mapping[str, Any], log: ContainerLog | None) -> Di
     if ended.get("reason") == "OOMKilled":
         return Diagnosis(
             Reason.OUT_OF_MEMORY,
-            f"{where} was killed for host memory ({times}); raise the engine container's memory limit in podOverrides",
+            f"{where} was OOM-killed, host memory ({times}); raise the engine container's memory limit in podOverrides",
         )
     texts = [str(ended.get("message", "")), log.text if log else ""]
     for text in texts:

@@ -71,7 +71,7 @@ def tier_state(outcome: TierOutcome, snapshot: Snapshot, *, now: datetime, suspe
         texts.append(telling.message + (f" ({len(found)} of {desired} replicas)" if len(found) > 1 else ""))
     if refused is not None:
         lacking = max(1, desired - len(live.pods))
-        texts.append(f"{lacking} of {desired} pods refused by the API server: {refused}")
+        texts.append(f"{lacking} of {desired} pods rejected by the API server: {refused}")
     return TierState(reason, f"tier {name}: {'; and '.join(texts)}{_serving(live, desired)}", unexplained, missing)
 
 
@@ -79,7 +79,7 @@ def _left_as_it_is(live: LiveTier) -> str:
     if live.stateful_set is None:
         return "nothing is created for it"
     return (
-        f"its StatefulSet stays as it was, and so do the {live.spec_replicas} replicas of it ({live.ready_pods} ready),"
+        f"its StatefulSet stays as it was, and so do its {live.spec_replicas} replicas ({live.ready_pods} ready),"
         " until the budgets fit"
     )
 
@@ -119,7 +119,7 @@ def _kept_back(outcome: TierOutcome, live: LiveTier) -> TierState | None:
         return None
     return TierState(
         Reason.SUSPENDED,
-        f"tier {outcome.tier.name}: {live.ready_pods} of {live.spec_replicas} replicas ready; kept back while"
+        f"tier {outcome.tier.name}: {live.ready_pods} of {live.spec_replicas} replicas ready; held back while"
         f" spec.suspend is true: {'; '.join(waiting)}",
     )
 
@@ -146,7 +146,7 @@ def _progress(outcome: TierOutcome, live: LiveTier, leaving: tuple[LivePod, ...]
         return TierState(
             Reason.CREATING,
             f"tier {name}: none of {desired} pods has been created yet; if this lasts, kubectl describe {found}"
-            " tells what refuses them (a quota, a LimitRange, a missing PriorityClass)",
+            " shows what rejects them (a quota, a LimitRange, a missing PriorityClass)",
         )
     if ready < desired:
         silent = all(_fell_silent(pod) for pod in current if not pod.ready) and len(current) >= desired
@@ -154,7 +154,7 @@ def _progress(outcome: TierOutcome, live: LiveTier, leaving: tuple[LivePod, ...]
         return TierState(reason, f"tier {name}: {ready} of {desired} replicas ready{details}")
     if len(current) > desired:
         return TierState(
-            Reason.ROLLOUT_IN_PROGRESS, f"tier {name}: {len(current) - desired} replicas more than wanted are draining"
+            Reason.ROLLOUT_IN_PROGRESS, f"tier {name}: {len(current) - desired} surplus replicas are draining"
         )
     return TierState(Reason.ALL_READY, f"tier {name}: {ready} of {desired} replicas ready{_restarts(current)}")
 
@@ -169,14 +169,14 @@ def _details(outcome: TierOutcome, current: Iterable[LivePod], leaving: tuple[Li
 
 def _on_its_way(pod: LivePod, outcome: TierOutcome) -> str:
     if pod.condition("PodScheduled").get("status") != "True" and not pod.containers:
-        return f"{pod.name} waits for the scheduler"
+        return f"{pod.name} is waiting for the scheduler"
     engine = _engine_state(pod)
     if "running" not in engine.get("state", {}):
-        return f"{pod.name} is being prepared (images, volumes, init containers; kubectl describe pod tells more)"
+        return f"{pod.name} is being prepared (images, volumes, init containers; see kubectl describe pod)"
     if _fell_silent(pod):
-        return f"{pod.name} served and does not answer its readiness probe any more (kubectl logs {pod.name})"
+        return f"{pod.name} was serving but no longer passes its readiness probe (kubectl logs {pod.name})"
     if engine.get("started"):
-        return f"{pod.name} has loaded its model and has not passed its readiness probe yet"
+        return f"{pod.name} has loaded its model but has not passed its readiness probe yet"
     budget = _startup_seconds(pod)
     if budget is None:
         budget = outcome.sizing.startup_budget_seconds if isinstance(outcome.sizing, SizingPlan) else 0
@@ -184,7 +184,7 @@ def _on_its_way(pod: LivePod, outcome: TierOutcome) -> str:
     if not since:
         return f"{pod.name} loads its model, for at most {budget} s"
     end = timestamp(datetime.fromisoformat(str(since)) + timedelta(seconds=budget))
-    return f"{pod.name} loads its model since {since}, for at most {budget} s (until {end})"
+    return f"{pod.name} has been loading its model since {since}, for at most {budget} s (until {end})"
 
 
 def _going(pod: LivePod) -> str:

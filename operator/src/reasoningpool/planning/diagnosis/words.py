@@ -59,7 +59,7 @@ def _saying(reason: Reason, advice: str, *phrases: str | tuple[str, ...]) -> _Sa
 # What vLLM, transformers and the hub client say, most specific first. The words were seen in vLLM 0.32
 # or in the public reports that the comments name.
 _SAYINGS: Final = (
-    _saying(  # S01, S14
+    _saying(  # field reports S01 and S14
         Reason.KV_CACHE_TOO_SMALL,
         "lower the budgets, use kvCacheDType FP8, or raise engine.kvCacheMemory or accelerator.perReplica",
         "No available memory for the cache blocks",
@@ -68,12 +68,12 @@ _SAYINGS: Final = (
         "KV cache is needed",
         "KV cache memory is needed",
     ),
-    _saying(  # S05
+    _saying(  # field report S05
         Reason.KV_CACHE_TOO_SMALL,
         "set the tier's maxNumSeqs to at most the number of blocks named",
         "exceeds available Mamba cache blocks",
     ),
-    _saying(  # S04, S13
+    _saying(  # field reports S04 and S13
         Reason.OUT_OF_MEMORY,
         "lower engine.memoryUtilizationPercent or maxNumSeqs, or make sure nothing else uses the device",
         "out of memory",
@@ -105,7 +105,7 @@ _SAYINGS: Final = (
         "couldn't connect to",
         "Repo id must be in the form",
     ),
-    _saying(  # S06
+    _saying(  # field report S06
         Reason.DTYPE_UNSUPPORTED,
         "use kvCacheDType BF16 or Auto, or other accelerators",
         "fp8e4nv",
@@ -116,7 +116,7 @@ _SAYINGS: Final = (
         ),
         *((f"kv{mark}cache{mark}dtype", "not supported") for mark in "_- "),
     ),
-    _saying(  # U01, U02
+    _saying(  # field reports U01 and U02
         Reason.BAD_ARGUMENT,
         "correct engine.extraArgs, model.parsers or engine.version",
         "unrecognized arguments",

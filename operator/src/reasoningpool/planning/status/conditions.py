@@ -63,7 +63,9 @@ def fold(conditions: Iterable[Condition]) -> Condition:
             return false(ConditionType.READY, found.reason, found.message)
     workloads = by_type.get(ConditionType.WORKLOADS_READY)
     if workloads is None or workloads.status is not ConditionStatus.TRUE:
-        reason, message = (workloads.reason, workloads.message) if workloads else (Reason.CREATING, "not looked at yet")
+        reason, message = (
+            (workloads.reason, workloads.message) if workloads else (Reason.CREATING, "not yet reconciled")
+        )
         return unknown(ConditionType.READY, reason, message)
     return true(ConditionType.READY, Reason.READY, workloads.message)
 

@@ -93,6 +93,6 @@ def cause_of_change(correction: Correction | None, live: LiveTier) -> str:
     if correction is None or correction.max_num_seqs is None or running is None or running <= correction.max_num_seqs:
         return ""
     return (
-        f"corrected, since the engine's KV pool holds {correction.pool.usable_kv_tokens:,} tokens and "
+        f"corrected because the engine's KV pool holds {correction.pool.usable_kv_tokens:,} tokens and "
         f"{correction.planned_usable_kv_tokens:,} were planned: "
     )

@@ -1,4 +1,4 @@
-"""Verify, then trust: the engines' real KV pools against the plan (design 2.2), and what follows from a shortfall."""
+"""The engines' real KV pools against the plan, and what follows from a shortfall (docs/verification.md)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ TOLERANCE_PERMILLE: Final = 20
 _WHY: Final = "a NetworkPolicy may keep the operator out, or the operator runs outside the pod network"
 _SWITCH: Final = "--disable-log-stats in engine.extraArgs switches it off"
 _PROBLEMS: Final = {
-    KVPoolProblem.TIMEOUT: (Reason.METRICS_UNREACHABLE, f"does not answer; {_WHY}"),
+    KVPoolProblem.TIMEOUT: (Reason.METRICS_UNREACHABLE, f"is not responding; {_WHY}"),
     KVPoolProblem.UNREACHABLE: (Reason.METRICS_UNREACHABLE, f"cannot be reached; {_WHY}"),
-    KVPoolProblem.BAD_ANSWER: (Reason.METRIC_MISSING, "answers with something that is no metrics page of vLLM"),
+    KVPoolProblem.BAD_ANSWER: (Reason.METRIC_MISSING, "did not return a vLLM metrics page"),
     KVPoolProblem.NO_METRIC: (
         Reason.METRIC_MISSING,
         f"does not publish vllm:cache_config_info with a number of blocks; {_SWITCH}",
     ),
     KVPoolProblem.TOO_LARGE: (
         Reason.METRIC_MISSING,
-        "answers with a page too large to be one of vLLM (4 MiB, 64 series of the metric, 8 KiB each are read)",
+        "returned a page too large to be from vLLM (4 MiB, 64 series of the metric, 8 KiB each are read)",
     ),
 }
 
@@ -93,7 +93,7 @@ def _remembered(tier: TierSizing) -> KVPool | None:
 
 def _compare(tier: TierSizing, pool: KVPool) -> Verdict:
     planned = tier.plan.usable_kv_tokens
-    figures = f"the engine's KV pool holds {pool.usable_kv_tokens:,} tokens, planned were {planned:,}"
+    figures = f"the engine's KV pool holds {pool.usable_kv_tokens:,} tokens; {planned:,} were planned"
     verified = VerifiedStatus(
         num_blocks=pool.num_blocks,
         block_size=pool.block_size,
@@ -128,7 +128,7 @@ def _unknown(tier: TierSizing, pods: tuple[LivePod, ...], found: Iterable[tuple[
     for pod, report in found:
         if isinstance(report, KVPoolProblem):
             reason, words = _PROBLEMS[report]
-            text = f"the metrics port of {pod.name} {words}; the plan stands as it is, unverified"
+            text = f"the metrics port of {pod.name} {words}; the plan stays as it is, unverified"
             return _not_known(tier, reason, text)
     waits = "its engines' KV pools are being read" if pods else "no ready replica of the newest revision yet"
     return _not_known(tier, Reason.NOT_VERIFIED, waits)
@@ -145,16 +145,16 @@ def _smaller(tier: TierSizing, pool: KVPool, figures: str, verified: VerifiedSta
     real = cached_size(with_pool(tier.inputs, pool))
     if isinstance(real, DoesNotFit):
         text = (
-            f"{figures}, too few for one request of {tier.plan.max_model_len:,} tokens beside what else is planned for;"
+            f"{figures}, too small for one request of {tier.plan.max_model_len:,} tokens and what else is planned for;"
             " the pods keep running; shorten the budgets, use kvCacheDType FP8, raise engine.kvCacheMemory or"
-            " accelerator.perReplica, and see that model.configJSON is the model's own"
+            " accelerator.perReplica, and check that model.configJSON belongs to this model"
         )
         return _false(tier, Reason.KV_POOL_TOO_SMALL, text, verified)
     running = tier.running_max_num_seqs
     if running != tier.plan.max_num_seqs:
         # The pods run what an earlier version of the operator planned; only their user's next change may roll them.
         if running is not None and running <= real.max_num_seqs:
-            text = f"{figures}; the {running:,} sequences that run fit the real pool"
+            text = f"{figures}; the {running:,} sequences it runs with fit the real pool"
             return Verdict(
                 status=ConditionStatus.TRUE,
                 reason=Reason.VERIFIED,
@@ -167,7 +167,7 @@ def _smaller(tier: TierSizing, pool: KVPool, figures: str, verified: VerifiedSta
     change = (
         f"max_num_seqs {tier.plan.max_num_seqs:,} -> {real.max_num_seqs:,}"
         if lower
-        else "the stated maxNumSeqs stays"
+        else "maxNumSeqs stays as set"
         if tier.plan.limited_by is Limit.EXPLICIT
         else "max_num_seqs stays"
     )

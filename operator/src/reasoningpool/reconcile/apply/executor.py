@@ -144,7 +144,7 @@ class Executor:
         except Unreachable:
             raise
         except Rediscovered:
-            log.debug("%s is looked at again", key, extra=log_fields(execution.pool))
+            log.debug("%s is reconciled again", key, extra=log_fields(execution.pool))
         except Forbidden as error:
             self._forbid(execution, key, wanted, error)
         except NotInstalled:
@@ -192,7 +192,7 @@ class Executor:
         known = execution.memory.refused.get(key)
         again = known is not None and known.failure.message == message
         if not again:
-            log.warning("%s was refused: %s", key, message, extra=log_fields(execution.pool))
+            log.warning("%s was rejected: %s", key, message, extra=log_fields(execution.pool))
         tries = known.tries + 1 if known is not None and again else 1
         delay = min(_MAX_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
         execution.memory.refused[key] = Refused(
@@ -218,7 +218,7 @@ class Executor:
             answer = await self._writer.send(execution.pool, apply.manifest, names.FIELD_MANAGER, priority, apply.why)
             execution.applied(answer, wanted)
         if execution.memory.refused.pop(key, None) is not None:
-            log.info("%s is no longer refused", key, extra=log_fields(execution.pool))
+            log.info("%s is no longer rejected", key, extra=log_fields(execution.pool))
 
     def _stands_refused(self, execution: Execution, key: ObjectKey, wanted: bytes) -> bool:
         refused = execution.memory.refused.get(key)
@@ -253,7 +253,7 @@ class Executor:
         except NotFound:
             self._store.remove(execution.pool, label.key, label.uid)
         except Conflict:
-            log.debug("%s is another object by now; not labelled", label.key, extra=log_fields(execution.pool))
+            log.debug("%s was replaced by another object; not labelled", label.key, extra=log_fields(execution.pool))
         else:
             self._store.upsert(answer, notify=False)
             change = f"{label.label} removed" if label.value is None else f"{label.label}={label.value}"
@@ -269,7 +269,7 @@ class Executor:
         except NotFound:
             self._store.remove(execution.pool, delete.key, delete.uid)
         except Conflict:
-            log.debug("%s is another object by now; not deleted", delete.key, extra=log_fields(execution.pool))
+            log.debug("%s was replaced by another object; not deleted", delete.key, extra=log_fields(execution.pool))
         else:
             log.info("%s deleted: %s", delete.key, delete.why, extra=log_fields(execution.pool))
 

@@ -91,7 +91,7 @@ class StatefulSets:
             # Gone, or without its labels. In the latter case planning must see its pod template before we apply.
             live = await self._writer.find(apply.manifest)
             if live is not None:
-                log.info("%s has lost its labels; they are put back", key, extra=log_fields(execution.pool))
+                log.info("%s lost its labels; restoring them", key, extra=log_fields(execution.pool))
                 self._store.upsert(live, pool=execution.pool)
                 return
             del execution.memory.applied[key]

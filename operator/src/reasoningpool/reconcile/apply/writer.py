@@ -95,7 +95,7 @@ class Writer:
         live = await self.find(manifest)
         if live is None:
             raise error
-        log.info("%s has lost its labels; they are put back", ObjectKey.of(live), extra=log_fields(pool))
+        log.info("%s lost its labels; restoring them", ObjectKey.of(live), extra=log_fields(pool))
         is_set = manifest["kind"] == "StatefulSet"
         self._store.upsert(live, notify=is_set, pool=pool)
         if is_set:
@@ -110,7 +110,7 @@ class Writer:
 
         if await self.own(key, fields) is None:
             raise error
-        log.info("%s: an edit made it invalid and is undone (%s)", key, error.message)
+        log.info("%s: an edit made it invalid; undoing it (%s)", key, error.message)
 
     async def own(self, key: ObjectKey, fields: Callable[[Manifest], list[Manifest] | None]) -> Manifest | None:
         """Set an object's managedFields to what `fields` makes of it as it is; None if that is None or it is gone."""

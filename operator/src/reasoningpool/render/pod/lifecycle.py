@@ -1,7 +1,7 @@
 """How a replica stops: out of routing, SIGTERM, running requests finished, killed only after that.
 
 `preStop` sleeps while endpoint changes reach every proxy; then the engine gets SIGTERM and finishes what
-runs within `--shutdown-timeout`. The grace period is longer than both together in every pod (R05).
+runs within `--shutdown-timeout`. The grace period is longer than both together in every pod (field report R05).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def shutdown(tier: EffectiveTier, plan: SizingPlan) -> Shutdown:
     pre_stop = plan.pre_stop_seconds if stated is None else stated
     drain = plan.shutdown_timeout_seconds
     if not drains_itself(tier.engine.version):
-        # R04: an engine without --shutdown-timeout aborts at SIGTERM, so requests must finish before it.
+        # Field report R04: an engine without --shutdown-timeout aborts at SIGTERM, so requests must finish before it.
         pre_stop, drain = pre_stop + drain, 0
         message = (
             f"engine.version: vLLM before 0.18 cannot finish requests after SIGTERM, so every stop of a replica waits"

@@ -116,7 +116,7 @@ def merge_metadata(
             override_warning(
                 tier,
                 field,
-                f"podOverrides.{field}: {key} is the operator's own and cannot be overridden (LabelIgnored)",
+                f"podOverrides.{field}: {key} is set by the operator and cannot be overridden (LabelIgnored)",
             )
             for key in sorted(stated.keys() - kept.keys())
         ]

@@ -19,7 +19,7 @@ from reasoningpool.resolution.types import EffectiveTier
 from reasoningpool.sizing.types import SizingPlan
 
 _STARTUP_PERIOD: Final = 10
-# Fewer than this many seconds of failed liveness are no reason to reload a model for minutes (R20).
+# Fewer than this many seconds of failed liveness are no reason to reload a model for minutes (field report R20).
 PATIENCE_SECONDS: Final = 30
 # A dead engine drains nothing: what is left after preStop before it is killed.
 _KILL_SECONDS: Final = 30

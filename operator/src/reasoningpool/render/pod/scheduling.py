@@ -12,7 +12,7 @@ from reasoningpool.render.metadata import PoolIdentity
 from reasoningpool.resolution.types import EffectiveTier
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-# Counts pods of one revision only, else a rollout's new pods all land where the old ones are not (R14).
+# Counts pods of one revision only, else a rollout's new pods all land where the old ones are not (field report R14).
 _PER_REVISION: Final = "controller-revision-hash"
 
 

@@ -42,7 +42,7 @@ def pod_template(pool: PoolIdentity, tier: EffectiveTier, plan: SizingPlan, revi
     spec: dict[str, Any] = {
         "serviceAccountName": overrides.service_account_name or service_account_name(pool.name),
         "automountServiceAccountToken": bool(overrides.automount_service_account_token),
-        # A Service called vllm-x would set VLLM_X_PORT, and vLLM reads what starts with VLLM_ (R17).
+        # A Service called vllm-x would set VLLM_X_PORT, and vLLM reads what starts with VLLM_ (field report R17).
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": stop.grace_period_seconds,
         "restartPolicy": "Always",

@@ -81,7 +81,7 @@ def check_chat_template(template: ChatTemplate) -> str | None:
     size = len((template.inline or "").encode())
     if size <= _MOST_TEMPLATE_BYTES:
         return None
-    return f"takes {size} bytes and may take {_MOST_TEMPLATE_BYTES}: put it into a ConfigMap and use configMapRef"
+    return f"is {size} bytes, more than {_MOST_TEMPLATE_BYTES}; put it into a ConfigMap and use configMapRef"
 
 
 def _shared_memory(volume: str, overrides: dict[str, Volume], own: int) -> int:

@@ -27,7 +27,7 @@ def stateful_set(
     spec: dict[str, Any] = {
         "serviceName": names.headless_service_name(pool.name, tier.name),
         "selector": {"matchLabels": names.tier_selector(pool.name, tier.name)},
-        # OrderedReady would wait for a broken lower replica for ever, also on the way down (R06).
+        # OrderedReady would wait forever for a broken lower replica, also when scaling down (field report R06).
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
         "persistentVolumeClaimRetentionPolicy": retention(tier),

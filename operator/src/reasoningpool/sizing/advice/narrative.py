@@ -18,11 +18,8 @@ _MANY_SEQUENCES = 256
 _POOL_FORMULA = "what the plan counts on: likeliest - reserve"
 
 
-gib = human_bytes
-
-
 def solution_steps(found: Solution, shutdown_timeout_s: int) -> tuple[Step, ...]:
-    """All steps of a plan, in the order of design section 2."""
+    """All steps of a plan, in the order of docs/sizing.md."""
     frame, layout = found.frame, found.frame.layout
     blocks = frame.blocks(found.sequences)
     limit, native = _limit_words(found), frame.inputs.geometry.native_context_tokens
@@ -95,7 +92,7 @@ def _kv_steps(frame: Frame) -> Iterator[Step]:
         kind = "sliding windows" if layout.sliding_groups else "linear-attention state"
         yield Step(
             name="constant per request",
-            value=gib(layout.constant_blocks * layout.bytes_per_block),
+            value=human_bytes(layout.constant_blocks * layout.bytes_per_block),
             formula=f"{kind}: {layout.constant_blocks} blocks x {layout.bytes_per_block:,} bytes",
         )
 
@@ -105,14 +102,14 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
     reported = shares.pool == found.frame.measured_pool_bytes
     pool_words = "what an engine reported" if reported else "stated (kvCacheMemory); no memory model"
     if inputs.kv_cache_memory_bytes is not None:
-        yield Step(name="KV pool", value=gib(shares.pool), formula=pool_words)
+        yield Step(name="KV pool", value=human_bytes(shares.pool), formula=pool_words)
         return
     total = inputs.accelerator.memory_bytes or 0
     percent = inputs.memory_utilization_permille / 10
     devices = counted(inputs.tensor_parallel_size, "GPU")
     largest = min(2 * found.sequences, c.MAX_CAPTURED_SIZE)
     for name, value, formula in (
-        ("engine's share", shares.requested, f"{gib(total)} of {inputs.accelerator.product} x {percent:g} %"),
+        ("engine's share", shares.requested, f"{human_bytes(total)} of {inputs.accelerator.product} x {percent:g} %"),
         ("weights", shares.weights, f"per GPU, {devices} per replica{_rows(c.WEIGHT_SHARE)}"),
         ("other persistent memory", shares.overhead, f"libraries and communication buffers{_rows(*_OVERHEAD)}"),
         ("activation peak", shares.activation, f"{_batch_words(found)}{_rows(*_ACTIVATION)}"),
@@ -121,7 +118,7 @@ def _memory_steps(found: Solution) -> Iterator[Step]:
         ("reserve", shares.reserve, f"distance to the safe end; {evidence_of(inputs).words()}"),
         ("KV pool", shares.pool, pool_words if reported else _POOL_FORMULA),
     ):  # fmt: skip
-        yield Step(name=name, value=gib(value), formula=formula)
+        yield Step(name=name, value=human_bytes(value), formula=formula)
 
 
 _OVERHEAD = (c.NON_TORCH_BYTES, c.COMMUNICATION_BYTES, c.COMMUNICATION_BYTES_PCIE, c.COMMUNICATOR_BYTES)
@@ -220,7 +217,7 @@ def _explicit_warnings(found: Solution) -> Iterator[SizingWarning]:
             yield SizingWarning(
                 "max_model_len",
                 f"maxModelLen {inputs.max_model_len:,} is below the {needs:,} tokens of effort {effort.name!r}: "
-                "its longest requests are cut or refused",
+                "its longest requests are cut off or rejected",
             )
     if inputs.max_model_len > frame.footprint:
         yield SizingWarning(
@@ -240,8 +237,8 @@ def _memory_warnings(found: Solution) -> Iterator[SizingWarning]:
         if needed > free_bytes(total):
             yield SizingWarning(
                 "kv_cache_memory_bytes",
-                f"the stated KV pool with weights, activation and graphs comes to about {gib(needed)} of "
-                f"{gib(free_bytes(total))}; the engine does not check this and may run out of memory",
+                f"the stated KV pool with weights, activation and graphs comes to about {human_bytes(needed)} of "
+                f"{human_bytes(free_bytes(total))}; the engine does not check this and may run out of memory",
             )
         return
     outside = total - shares.requested
@@ -249,6 +246,6 @@ def _memory_warnings(found: Solution) -> Iterator[SizingWarning]:
     if outside < wanted:
         yield SizingWarning(
             "memory_utilization_permille",
-            f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {gib(outside)} outside "
-            f"the engine's share; engines before 0.21 capture graphs there and want {gib(wanted)}",
+            f"the memory utilization of {inputs.memory_utilization_permille / 10:g} % leaves {human_bytes(outside)}"
+            f" outside the engine's share; engines before 0.21 capture graphs there and want {human_bytes(wanted)}",
         )

@@ -46,7 +46,7 @@ def remedies(inputs: SizingInput, short: Shortfall) -> Remedies:
     product, memory = inputs.accelerator.product, short.frame.memory(inputs.max_num_seqs or 1)
     needed = short.frame.needed_bytes(inputs.max_num_seqs or 1)
     text = (
-        f"no single change fits on {product}: {human_bytes(needed)} per GPU are needed in all with these settings, "
+        f"no single change fits on {product}: {human_bytes(needed)} per GPU are needed with these settings, "
         f"{human_bytes(memory.weights)} of that for weights; take an accelerator with more memory, a quantized "
         "checkpoint or a smaller model"
     )
