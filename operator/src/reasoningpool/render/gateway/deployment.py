@@ -104,7 +104,7 @@ def _container(effective: EffectiveGateway, gateway: StandaloneGateway) -> dict[
         ],
         "resources": {
             "requests": {"cpu": "250m", "memory": "256Mi"},
-            "limits": {"memory": f"{gateway.memory_limit_bytes >> 20}Mi"},
+            "limits": {"memory": _quantity(gateway.memory_limit_bytes)},
         },
         "volumeMounts": [{"name": _CONFIG_VOLUME, "mountPath": _CONFIG_FOLDER, "readOnly": True}],
         "startupProbe": _probe(_ready(), period=1, failures=60),
@@ -123,6 +123,12 @@ def drain_command(gateway: StandaloneGateway, *, settle_seconds: int = _SETTLE_S
     script = resources.files(__package__).joinpath("drain.sh").read_text(encoding="utf-8")
     numbers = (gateway.admin_port, settle_seconds, gateway.longest_request_seconds)
     return ["/bin/bash", "-c", script, "drain.sh", *map(str, numbers)]
+
+
+def _quantity(size_bytes: int) -> str:
+    """Whole MiB as the server stores them: 1Gi, not 1024Mi."""
+    mebibytes = size_bytes >> 20
+    return f"{mebibytes >> 10}Gi" if mebibytes % 1024 == 0 else f"{mebibytes}Mi"
 
 
 def _ready() -> dict[str, Any]:
