@@ -276,5 +276,5 @@ class Executor:
 
 def _touched(plan: Plan) -> set[ObjectKey]:
     """The objects that a plan does something about."""
-    others = (*plan.scales, *plan.labels, *plan.deletes)
+    others: tuple[Scale | SetLabel | Delete, ...] = (*plan.scales, *plan.labels, *plan.deletes)
     return {ObjectKey.of(apply.manifest) for apply in plan.applies} | {action.key for action in others}
