@@ -35,7 +35,7 @@ check: setup ## Lint, format, types, import layers, generated files
 	@$(RUN) lint-imports
 	@$(RUN) python -m generate --check
 	@$(RUN) yamllint -s .yamllint.yaml crds examples operator/deploy
-	@$(RUN) shellcheck hack/*.sh .ci/run
+	@$(RUN) shellcheck hack/*.sh .ci/run operator/src/reasoningpool/render/gateway/drain.sh
 
 generate: setup ## Write generated files: the CRD, the references in docs/ and the golden files
 	@$(RUN) python -m generate
