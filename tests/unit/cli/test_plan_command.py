@@ -259,7 +259,7 @@ def test_known_mistakes_are_warned_of(tmp_path: Path) -> None:
         engine={"image": "vllm/vllm-openai:v0.28.0", "kvCacheDType": "FP8", "allowUnverifiedKVCacheDType": True},
         accelerator={"product": "A100-SXM-80GB"},
         tiers=[
-            tier(speculative={"method": "MTP", "tokens": 1}),
+            tier(speculative={"method": "EAGLE3", "tokens": 1, "model": "org/eagle3-head"}),
             chat_tier(promptTokens=4096, efforts=[{"name": "none", "thinkingTokens": 0, "answerTokens": 5120}]),
         ],
     )

@@ -116,8 +116,16 @@ def test_removed_tier_is_pruned_and_nothing_else() -> None:
             "spec.model.configJSON: is not valid JSON: line 1",
         ),
         (changed(pool(), "spec.model.configJSON", "[1]"), "InvalidSpec", "must be a JSON object"),
-        (changed(pool(), "spec.model.configJSON", "[" * 20_000), "InvalidSpec", "spec.model.configJSON: is no config"),
-        (changed(pool(), "spec.model.configJSON", "9" * 5_000), "InvalidSpec", "spec.model.configJSON: is no config"),
+        (
+            changed(pool(), "spec.model.configJSON", "[" * 20_000),
+            "InvalidSpec",
+            "spec.model.configJSON: is not a config",
+        ),
+        (
+            changed(pool(), "spec.model.configJSON", "9" * 5_000),
+            "InvalidSpec",
+            "spec.model.configJSON: is not a config",
+        ),
         (changed(pool(), "spec.model.configJSON", '{"hidden_size": NaN}'), "InvalidSpec", "spec.model.configJSON"),
         (changed(pool(), "spec.accelerator.perReplica", 3), "InvalidSpec", "spec.accelerator.perReplica"),
         (changed(pool(), "spec.engine.extraArgs", ["--max-num-seq", "9"]), "InvalidSpec", "spec.engine.extraArgs[0]"),

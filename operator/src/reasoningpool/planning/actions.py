@@ -24,7 +24,7 @@ class Apply:
 
     manifest: Manifest
     orphan_on_immutable: bool = False
-    replicas_before: int = 0
+    replicas_before: int = field(default=0, compare=False)
     why: str = field(compare=False)
 
 

@@ -80,7 +80,7 @@ def _candidates(inputs: SizingInput) -> Iterator[Change]:
 def _combined(inputs: SizingInput) -> Iterator[Change]:
     """Two or three changes together, tried only when no single change fits."""
     for first in (*_fp8(inputs), *_all_memory(inputs), *_small_batch(inputs)):
-        yield from (_both(first, second) for second in _candidates(first.inputs))
+        yield from (_both(*_least_memory(inputs, first, second)) for second in _candidates(first.inputs))
     for base in (None, *_fp8(inputs)):
         for ranks in _more_ranks(base.inputs if base else inputs):
             for shorter in shorter_budgets(ranks.inputs, fits):
@@ -97,6 +97,23 @@ def _all_memory(inputs: SizingInput) -> Iterator[Change]:
     if highest > inputs.memory_utilization_permille // 10:
         changed = replace(inputs, memory_utilization_permille=10 * highest)
         yield Change(text=f"set memoryUtilizationPercent to {highest}", inputs=changed)
+
+
+def _least_memory(inputs: SizingInput, first: Change, second: Change) -> tuple[Change, Change]:
+    """Both changes, where the first gives the engine more memory, with the smallest percent that the second needs."""
+    stated, highest = (given.memory_utilization_permille // 10 for given in (inputs, first.inputs))
+
+    def changed(percent: int) -> SizingInput:
+        return replace(second.inputs, memory_utilization_permille=10 * percent)
+
+    percent = 1 + largest(lambda n: not fits(changed(n)), up_to=highest, at_least=stated) if highest > stated else 0
+    if not stated < percent < highest:
+        return first, second
+    least = Change(
+        text=f"set memoryUtilizationPercent to {percent}",
+        inputs=replace(first.inputs, memory_utilization_permille=10 * percent),
+    )
+    return least, Change(text=second.text, inputs=changed(percent))
 
 
 def _small_batch(inputs: SizingInput) -> Iterator[Change]:
