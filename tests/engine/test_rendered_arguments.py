@@ -37,7 +37,9 @@ def example_tiers() -> Iterator[tuple[str, EffectiveTier, SizingPlan]]:
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         for read in read_pools(str(path)):
             effective = resolve(read.pool, ResolutionSettings())
-            for outcome in pool_outcome(read.pool, effective, Snapshot(pool={}), Findings()).tiers:
+            for outcome in pool_outcome(
+                read.pool, effective, Snapshot(pool={"metadata": {"name": read.pool.name}}), Findings()
+            ).tiers:
                 assert isinstance(outcome.sizing, SizingPlan)
                 yield f"{path.stem}/{outcome.tier.name}", outcome.tier, outcome.sizing
 
