@@ -64,7 +64,7 @@ def test_secrets_are_masked(text: str, shown: str, secret: str) -> None:
         "KeyError: \"Reasoning parser 'typo' not found. Available parsers: deepseek_r1, qwen3\"",
         "Missing key: model.layers.0.self_attn.q_proj.weight_scale in checkpoint",
         "/usr/local/lib/python3.12/dist-packages/vllm/entrypoints/openai/api_server.py:1234",
-        "/root/.cache/huggingface/hub/models--Qwen--Qwen3-235B-A22B-Instruct-2507-FP8/snapshots",
+        "/cache/huggingface/hub/models--Qwen--Qwen3-235B-A22B-Instruct-2507-FP8/snapshots",
         f'failed to pull image "vllm/vllm-openai@sha256:{HEX}": not found',
         "vllm: error: unrecognized arguments: --enable-reasoning --reasoning-parser=qwen3",
         "token=None, hf_token=True, key=0, api_key=***",
